@@ -4,11 +4,13 @@
 
 #include "fovea/attention/backend.h"
 #include "fovea/attention/capability.h"
+#include "fovea/attention/host_batch.h"
 #include "fovea/attention/layer.h"
 #include "fovea/attention/logits.h"
 #include "fovea/attention/mask.h"
 #include "fovea/attention/metadata.h"
 #include "fovea/attention/partial_state.h"
+#include "fovea/base/buffer.h"
 #include "fovea/base/device.h"
 #include "fovea/base/dtype.h"
 #include "fovea/base/error.h"

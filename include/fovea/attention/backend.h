@@ -67,6 +67,9 @@ struct ForwardArgs {
   const Lse* lse = nullptr;
   TensorView workspace =
       {};  // uint8 [>= facts().workspace_bytes], aligned to 64; one per call in flight
+  // This step's keys and values, if the caller gave some; only an impl whose row says
+  // forward_includes_kv_cache_update needs them.
+  TensorView k = {}, v = {};
 };
 
 // One per layer; immutable after construction, so it may run in many threads at once (each with its

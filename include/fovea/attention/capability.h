@@ -143,7 +143,7 @@ enum class BlockRule : std::uint8_t { kDivides, kExact };
 // that the admitting rows leave open.
 Support validate(const Rows& rows, const Problem& problem, const Device& device,
                  BlockRule rule = BlockRule::kDivides);
-// Rows that admit the problem whole, by falling rank.
+// Rows that admit the problem, by falling rank; of its query lengths, a row has at least one.
 std::vector<const Row*> admitting(const Rows& rows, const Problem& problem, const Device& device,
                                   BlockRule rule = BlockRule::kDivides);
 

@@ -34,7 +34,8 @@ struct LayerSpec {
   bool non_causal = false;  // some batches will have causal = false
   bool return_lse = false;  // some calls will ask for the LSE
   ManagerBlockSize block_size = {16};
-  KernelBlockSize kernel_block_size = {};  // 0: the manager's
+  // 0: the manager's, and a layer takes the largest divisor of it that its backend works with.
+  KernelBlockSize kernel_block_size = {};
   std::optional<CacheLayout> layout = {};  // none: any
 };
 // The specification with its defaults filled in. ConfigError with every value that makes no sense

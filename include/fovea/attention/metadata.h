@@ -3,6 +3,7 @@
 // (specification 7).
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 
@@ -50,8 +51,14 @@ struct PlanKey {
 struct AttentionMetadata {
   virtual ~AttentionMetadata() = default;
   PlanKey key = {};
-  int variant = 0;                          // which child of a composite the step was routed to
-  int num_reqs = 0, num_actual_tokens = 0;  // of the batch that was planned; 0 before the first
+  int variant = 0;    // which child of a composite the step was routed to
+  int num_reqs = -1;  // of the batch that was planned; -1 before the first: forward refuses
+  int num_actual_tokens = 0;
+  bool causal = true;
+  // Tokens of each planned request, in memory of the plan; with them the layer checks block tables
+  // before it writes. Empty if only the device knows them.
+  std::span<const int> seq_lens_cpu = {};
+  std::size_t workspace_bytes = 0;  // scratch that forward() needs for this plan
 };
 
 }  // namespace fovea

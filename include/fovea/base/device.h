@@ -33,7 +33,8 @@ struct Device {
   DeviceId id = {};
   int cc_major = 0, cc_minor = 0;  // compute capability of a GPU
   CpuLevel cpu_level = CpuLevel::kPortable;
-  int num_cores = 1;  // cores that this process may use, or streaming multiprocessors
+  // Cores that this process may use (affinity mask and CPU quota), or streaming multiprocessors.
+  int num_cores = 1;
 
   // The machine that this process runs on, with what its operating system lets it use.
   static Device host();

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fovea {
@@ -22,10 +23,14 @@ struct Reason {
   std::string wanted;     // what was asked for
   std::string supported;  // what would be accepted
   std::string way_out;    // what the caller can do about it; may be empty
+  // Stable first words of the text of an unsupported configuration ("head_size not supported");
+  // empty for values that are wrong by themselves.
+  std::string phrase = {};
   friend bool operator==(const Reason&, const Reason&) = default;
 };
-// "field: wanted, not in supported (way out)" a line each, and a JSON array of objects with the
-// four members.
+// A line each: "phrase: wanted; supported: supported (way out)", or without a phrase "field:
+// wanted, expected supported (way out)"; parts that are empty are left out. And a JSON array of
+// objects with the first four members.
 std::string to_text(std::span<const Reason> reasons);
 std::string to_json(std::span<const Reason> reasons);
 

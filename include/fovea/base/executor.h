@@ -24,8 +24,9 @@ class Executor {
   // Calls task(item, worker) once for each item in [0, num_items), with worker in [0,
   // num_workers()) and no two items at once under one worker number of this call. Returns when all
   // have ended. If items throw, the remaining ones may be left out and one of the exceptions is
-  // thrown again here. A call from inside an item, or while another thread's call is running, is
-  // legal and may run on the calling thread alone.
+  // thrown again here. No items: nothing is done; a null function for some: InputError. A call from
+  // inside an item, or while another thread's call is running, is legal and may run on the calling
+  // thread alone.
   virtual void run(int num_items, Task task) = 0;
 };
 
@@ -48,11 +49,12 @@ class SerialExecutor final : public Executor {
 
 // Own threads. A worker that finds no work spins for about 20 µs, then sleeps, so that processes
 // which share cores do not starve each other. Items are handed out one by one in rising order.
-// run() neither allocates nor takes a mutex unless an item throws.
+// run() neither allocates nor takes a mutex unless an item throws. A call from inside an item, or
+// while another thread's call is running, runs on the calling thread alone, as worker 0.
 class ThreadPool final : public Executor {
  public:
   // Threads in all, the caller of run() included; throws ConfigError unless 1 <= num_workers <=
-  // 1024.
+  // 1024, and DeviceError if the system gives no more threads.
   explicit ThreadPool(int num_workers);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;

@@ -27,7 +27,11 @@ class FlagSet {
 
  private:
   explicit constexpr FlagSet(std::uint64_t bits) : bits_(bits) {}
-  static constexpr std::uint64_t bit(E e) { return std::uint64_t{1} << static_cast<unsigned>(e); }
+  // A number that is no enumerator (a cast of bad data) is in no set.
+  static constexpr std::uint64_t bit(E e) {
+    const auto index = static_cast<std::uint64_t>(e);
+    return index < 64 ? std::uint64_t{1} << index : 0;
+  }
   std::uint64_t bits_ = 0;
 };
 

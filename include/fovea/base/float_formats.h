@@ -63,7 +63,8 @@ constexpr float decode(SmallFloat f, std::uint32_t bits) {
 }
 
 // `saturate`: a value beyond the largest finite one, infinity included, becomes the largest finite
-// one of its sign; otherwise it becomes infinity. A NaN becomes `nan_bits` with its sign.
+// one of its sign; otherwise it becomes infinity, if the format has one. A NaN becomes `nan_bits`
+// with its sign.
 constexpr std::uint32_t encode(SmallFloat f, float x, bool saturate, std::uint32_t nan_bits) {
   const std::uint32_t in = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (in >> 31) << (f.exp_bits + f.man_bits), magnitude = in & 0x7FFFFFFFu;
@@ -72,7 +73,7 @@ constexpr std::uint32_t encode(SmallFloat f, float x, bool saturate, std::uint32
   const std::uint32_t largest =
       f.has_infinity ? infinity - 1 : ((1u << (f.exp_bits + f.man_bits)) - 2);
   if (magnitude > 0x7F800000u) return sign | nan_bits;
-  const std::uint32_t beyond = saturate ? largest : infinity;
+  const std::uint32_t beyond = saturate || !f.has_infinity ? largest : infinity;
   if (magnitude == 0x7F800000u) return sign | beyond;
   const int bias = (1 << (f.exp_bits - 1)) - 1;
   const int exp = static_cast<int>(magnitude >> 23) - 127 + bias;  // in the small format
@@ -107,18 +108,19 @@ template <>
 constexpr float from_float<float>(float x) {
   return x;
 }
-// Overflow becomes infinity, as IEEE 754 has it; NaN becomes the quiet NaN 0x7E00.
+// Overflow becomes infinity, as IEEE 754 has it; NaN becomes the quiet NaN 0x7E00 of its sign.
 template <>
 constexpr Float16 from_float<Float16>(float x) {
   return {static_cast<std::uint16_t>(detail::encode(detail::kFormatF16, x, false, 0x7E00))};
 }
+// As above, but a NaN keeps its sign and the upper bits of its payload, made quiet.
 template <>
 constexpr BFloat16 from_float<BFloat16>(float x) {
   const std::uint32_t in = std::bit_cast<std::uint32_t>(x);
   if ((in & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<std::uint16_t>((in >> 16) | 0x0040u)};
   return {static_cast<std::uint16_t>((in + 0x7FFFu + ((in >> 16) & 1u)) >> 16)};
 }
-// Saturating (specification 5.5, 5.6 a): ±448 and ±57344; NaN becomes 0x7F and 0x7E.
+// Saturating (specification 5.5, 5.6 a): ±448 and ±57344; NaN of any sign becomes 0x7F and 0x7E.
 template <>
 constexpr F8E4M3 from_float<F8E4M3>(float x) {
   const auto bits = static_cast<std::uint8_t>(detail::encode(detail::kFormatE4M3, x, true, 0x7F));

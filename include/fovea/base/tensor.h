@@ -43,7 +43,8 @@ class TensorView {
   static constexpr int kMaxDims = 5;
 
   TensorView() = default;
-  // Dense, row-major. Throws InputError for more than kMaxDims dimensions or a negative one.
+  // Dense, row-major. All throw InputError for more than kMaxDims dimensions, a negative one, a
+  // number of strides that differs, or extents of 2^63 bytes and more.
   TensorView(void* data, DType dtype, std::span<const std::int64_t> shape, DeviceId device = {});
   TensorView(void* data, DType dtype, std::initializer_list<std::int64_t> shape,
              DeviceId device = {});
@@ -53,8 +54,9 @@ class TensorView {
              std::initializer_list<std::int64_t> strides, DeviceId device = {});
 
   // From and to DLPack. The DLTensor returned points into this view and lives as long as it stays
-  // where it is. from_dlpack throws InputError for a type, device or number of dimensions that has
-  // no counterpart here.
+  // where it is; whoever gets it must not write to its shape and strides. from_dlpack throws
+  // InputError for a type, device or number of dimensions that has no counterpart here, and for
+  // null where there are sizes or elements.
   static TensorView from_dlpack(const dlpack::DLTensor& t);
   dlpack::DLTensor dlpack() const;
 
@@ -70,8 +72,8 @@ class TensorView {
   std::span<const std::int64_t> strides() const {
     return {strides_.data(), static_cast<std::size_t>(ndim_)};
   }
-  std::int64_t numel() const;
-  bool is_dense() const;  // row-major without gaps; dimensions of size 1 may have any stride
+  std::int64_t numel() const;  // 0 of an empty view, 1 of data without dimensions
+  bool is_dense() const;       // row-major without gaps; dimensions of size 1 may have any stride
 
   void* data() const { return data_; }
   // The caller answers for T being the element type, or a type of its size.
@@ -96,13 +98,15 @@ std::string describe(const TensorView& t);
 
 // What a check of an argument asks for. -1 in `shape` admits any size there.
 struct TensorRule {
-  std::string_view argument;           // the name that an error says
-  std::span<const DType> dtypes = {};  // empty: any
-  std::span<const std::int64_t> shape = {};
-  bool last_dim_dense = true;  // stride 1 in the last dimension
+  std::string_view argument;                 // the name that an error says
+  std::span<const DType> dtypes = {};        // empty: any
+  std::span<const std::int64_t> shape = {};  // empty: any
+  bool last_dim_dense = true;                // stride 1 in the last dimension
   DeviceId device = {};
 };
-// Throws InputError that names argument, given and expected.
+// Throws InputError that names argument, given and expected. A view without data is admitted only
+// if it has dimensions and no elements; an address that is no multiple of the element size never
+// is.
 void check_tensor(const TensorView& t, const TensorRule& rule);
 
 }  // namespace fovea

@@ -27,6 +27,11 @@ class BlockPool {
  public:
   // Throws ConfigError unless there is at least one block to hand out and ids fit 31 bits.
   explicit BlockPool(const BlockPoolOptions& options);
+  ~BlockPool() = default;
+  BlockPool(const BlockPool&) = delete;  // its requests point to it
+  BlockPool(BlockPool&&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+  BlockPool& operator=(BlockPool&&) = delete;
 
   std::int64_t num_blocks() const { return static_cast<std::int64_t>(blocks_.size()); }
   // Blocks that allocate() can hand out now.
@@ -43,7 +48,7 @@ class BlockPool {
   // One owner less for each; a block without owners goes to the tail of the free queue, in the
   // given order (hand a request's blocks over last first). It is handed out again only once
   // `last_step` has completed. InputError, and nothing has changed, for a block that is free or out
-  // of range, or named more often than it is owned; null blocks are passed over.
+  // of range, or named more often than it is owned; null blocks are passed over. Never allocates.
   void release(std::span<const BlockId> blocks, StepNumber last_step = 0);
   // All launched steps up to this one have finished.
   void complete_step(StepNumber step);
@@ -55,6 +60,7 @@ class BlockPool {
   std::vector<std::string> check_ownership(std::span<const std::span<const BlockId>> owned) const;
 
  private:
+  friend struct BlockPoolPeer;  // a test breaks a pool, to see that check_ownership() notices
   struct Block {
     BlockId prev = -1, next = -1;
     int references = 0;
@@ -64,6 +70,7 @@ class BlockPool {
   void push_tail(BlockId block);
   BlockId pop_head();
   void check_id(BlockId block) const;
+  std::vector<int> check_queue(std::vector<std::string>& wrong) const;
 
   std::vector<Block> blocks_;
   std::vector<BlockId> waiting_;  // released, but a launched step may still touch them
@@ -74,7 +81,9 @@ class BlockPool {
   bool has_null_ = false;
 };
 
-// The blocks of one request in one cache group, in order of position. Releases them when destroyed.
+// The blocks of one request in one cache group, in order of position. Releases them when destroyed,
+// as if no step could still touch them; call release_all() first where one can. The pool outlives
+// it. Negative numbers of tokens are InputErrors.
 class RequestBlocks {
  public:
   RequestBlocks(BlockPool& pool, ManagerBlockSize block_size);

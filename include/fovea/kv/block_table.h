@@ -14,7 +14,8 @@
 namespace fovea {
 
 // Columns that cover `max_len` tokens, rounded up so that a row covers a multiple of 128 tokens
-// (5.1).
+// (5.1). Where a manager block is larger than a kernel block, give `max_len` rounded up to whole
+// manager blocks. Throws ConfigError for non-positive sizes or more than 2^31 - 1 columns.
 int block_table_width(std::int64_t max_len, KernelBlockSize block_size);
 
 // Rows of kernel block ids in host memory. One manager block fills `ratio` consecutive columns. Not
@@ -22,6 +23,8 @@ int block_table_width(std::int64_t max_len, KernelBlockSize block_size);
 // are InputErrors before any write.
 class BlockTable {
  public:
+  // Throws ConfigError for non-positive sizes, sizes that do not divide, or a width that holds no
+  // manager block.
   BlockTable(int max_num_reqs, int width, ManagerBlockSize manager, KernelBlockSize kernel);
 
   int max_num_reqs() const { return max_num_reqs_; }
@@ -39,7 +42,7 @@ class BlockTable {
 
   // int32 [num_reqs, width] over this object's memory; valid until it is destroyed.
   TensorView view(int num_reqs) const;
-  std::span<const std::int32_t> row(int row) const;
+  std::span<const std::int32_t> row(int row) const;  // all columns of a row, filled or not
 
   // Slots of positions [begin, begin + out.size()) of one row: table[p / bs] · bs + p % bs, in 64
   // bits. InputError if a position lies behind the filled columns.

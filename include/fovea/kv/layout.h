@@ -45,9 +45,11 @@ struct KVCacheView {
   KernelBlockSize block_size = {};
   explicit operator bool() const { return static_cast<bool>(keys); }
 };
-// View of one layer in memory at `base` (total_bytes of it, aligned to 64). Throws ConfigError if
-// the page of this layout cannot be cut into kernel blocks of that size, InputError if `layer` is
-// outside.
+// View of one layer in memory at `base` (total_bytes of it, aligned to 64). A page is cut into
+// equal runs of bytes, so a cache with more than one head in a head-major layout must be viewed in
+// one kernel block size only. Throws ConfigError if the page of this layout cannot be cut into
+// kernel blocks of that size or the format has no view, InputError for `layer`, `base` or a changed
+// layout.
 KVCacheView layer_view(const PagedLayout& layout, void* base, int layer, KernelBlockSize block_size,
                        DeviceId device = {});
 

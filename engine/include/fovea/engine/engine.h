@@ -88,6 +88,9 @@ class Engine {
   std::vector<TokenId> encode_prompt(std::string_view text, std::optional<bool> bos = {},
                                      bool parse_special = true) const;
 
+  // Everything that stands against a request (what generate() would refuse), without running it.
+  Support check(const Request& request) const;
+
   // One request after the other; greedy. InputError, before anything is computed, for a prompt that
   // is empty, longer than the context (both numbers) or holds an id outside the vocabulary. Not
   // thread-safe; engines are independent.
@@ -96,6 +99,7 @@ class Engine {
 
  private:
   struct State;
+  struct Generation;
   std::unique_ptr<State> state_;
 };
 

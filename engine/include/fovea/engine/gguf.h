@@ -18,7 +18,9 @@
 namespace fovea::engine {
 
 // Tensor encodings, numbered as in the file format. Other numbers exist; they are refused by name
-// or number when such a tensor is read, not when the file is opened.
+// or number when such a tensor is read, not when the file is opened. So this holds any number of
+// the file, and the names are the format's own.
+// NOLINTBEGIN(performance-enum-size,readability-identifier-naming)
 enum class GgmlType : std::uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -27,6 +29,7 @@ enum class GgmlType : std::uint32_t {
   kQ8_0 = 8,
   kBF16 = 30
 };
+// NOLINTEND(performance-enum-size,readability-identifier-naming)
 std::string name_of(GgmlType type);
 
 struct GgufTensor {
@@ -50,6 +53,8 @@ class GgufFile {
   // The same over memory that the caller keeps alive; `name` stands in for the path in errors.
   static GgufFile parse(std::span<const std::byte> bytes, std::string name);
 
+  GgufFile(const GgufFile&) = delete;
+  GgufFile& operator=(const GgufFile&) = delete;
   GgufFile(GgufFile&&) noexcept;
   GgufFile& operator=(GgufFile&&) noexcept;
   ~GgufFile();

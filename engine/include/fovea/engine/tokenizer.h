@@ -20,13 +20,16 @@ class Tokenizer {
   // Throws InputError for a tokenizer or pre-tokenizer that is not known here (by name), or tables
   // that disagree.
   static Tokenizer from_gguf(const GgufFile& file);
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
   // No BOS is added. `parse_special`: the texts of control tokens become these tokens; otherwise
-  // they are plain text. Any bytes are accepted; what is not UTF-8 is tokenised byte by byte. Const
-  // members may run in many threads.
+  // they are plain text. Text that is not UTF-8 is accepted, its broken bytes are tokenised one by
+  // one. InputError for a byte that the vocabulary has no token for, with its place. Const members
+  // may run in many threads.
   std::vector<TokenId> encode(std::string_view text, bool parse_special = true) const;
   // The bytes of the tokens, one behind the other; control tokens as their text if `show_special`,
   // else as nothing. InputError for an id outside the vocabulary.

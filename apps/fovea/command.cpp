@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fovea/command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "fovea/base/error.h"
+#include "fovea/interrupt.h"
+
+namespace fovea::app {
+namespace {
+
+void complain(std::string_view what) {
+  std::string line(what);
+  while (!line.empty() && (line.back() == '\n' || line.back() == '.')) line.pop_back();
+  fmt::print(stderr, "fovea: {}.\n", line);
+}
+
+// The subcommand that the command line named, or the program itself.
+const CLI::App& named_command(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen.front();
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  CLI::App app("Attention for language models: runs them, and says what was chosen and why.",
+               "fovea");
+  app.set_version_flag("--version", "fovea " FOVEA_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "Example: fovea generate -m smollm2 -p \"The capital of France is\"\n"
+      "Each command has its own --help.");
+  Action action;
+  add_generate(app, action);
+  add_models(app, action);
+  add_backends(app, action);
+  add_explain(app, action);
+  try {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& e) {
+      return app.exit(e);  // --help, --version
+    } catch (const CLI::ParseError& e) {
+      std::string what = e.what();
+      std::replace(what.begin(), what.end(), '\n', ' ');
+      const CLI::App& command = named_command(app);
+      complain(fmt::format("{} (see `fovea {}--help`)", what,
+                           &command == &app ? "" : command.get_name() + " "));
+      return kWrongUse;
+    }
+    return action();
+  } catch (const Interrupted&) {
+    fmt::print(stderr, "fovea: interrupted.\n");
+    return kInterrupted;
+  } catch (const std::bad_alloc&) {
+    complain("out of memory: choose a smaller model, context (--kv-blocks) or weight type");
+  } catch (const std::exception& e) {
+    complain(e.what());
+  }
+  return kWrongUse;
+}
+
+}  // namespace fovea::app

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of the program, their exit codes, and what they share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace fovea::app {
+
+// Exit codes: relied on by scripts.
+inline constexpr int kDone = 0;
+inline constexpr int kAnswerIsNo = 1;
+inline constexpr int kWrongUse = 2;
+inline constexpr int kInterrupted = 130;
+
+// Wrong use or bad input: one sentence that says what, where and a way out. Ends the program with
+// kWrongUse.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What a chosen command does after parsing; returns the exit code.
+using Action = std::function<int()>;
+
+// Each adds one command with its flags to `app`, and sets `action` if the command line names it.
+void add_generate(CLI::App& app, Action& action);
+void add_models(CLI::App& app, Action& action);
+void add_backends(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
+
+// The program: parses, runs, turns every exception into one sentence on standard error and an exit
+// code.
+int run(int argc, const char* const* argv);
+
+}  // namespace fovea::app

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fovea/row_text.h"
+
+#include <fmt/format.h>
+
+#include "fovea/base/dtype.h"
+#include "fovea/kv/spec.h"
+
+namespace fovea::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Names of the members of a set of enumerators from 0 to `last`.
+template <class E>
+Json names(const FlagSet<E>& set, E last) {
+  Json out = Json::array();
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (const E e = static_cast<E>(i); set.has(e)) out.push_back(name_of(e));
+  }
+  return out;
+}
+
+std::string text(const Multiples& m) {
+  const int first = (m.min + m.base - 1) / m.base * m.base;
+  const int last = m.max == INT_MAX ? INT_MAX : m.max / m.base * m.base;
+  if (first == last) return fmt::format("{}", first);
+  const std::string to = last == INT_MAX ? "" : fmt::format("{}", last);
+  return m.base == 1 ? fmt::format("{}-{}", first, to)
+                     : fmt::format("{}-{} by {}", first, to, m.base);
+}
+
+Json list(const Sizes& sizes) {
+  Json out = Json::array();
+  for (const Multiples& m : sizes) {
+    Json one{{"multiple_of", m.base}, {"min", m.min}};
+    if (m.max != INT_MAX) one["max"] = m.max;
+    out.push_back(one);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string sizes_text(const Sizes& sizes) {
+  std::string out;
+  for (const Multiples& m : sizes) out += (out.empty() ? "" : ", ") + text(m);
+  return out;
+}
+
+Json row_json(const Row& row) {
+  Json out;
+  out["name"] = row.name;
+  const bool cpu = row.devices.type == DeviceType::kCpu;
+  out["device"] = cpu ? "cpu" : "cuda";
+  if (cpu) {
+    out["instruction_set"] = name_of(row.devices.min_level);
+  } else {
+    out["compute_capability"] = {row.devices.compute_capability.min,
+                                 row.devices.compute_capability.max};
+  }
+  out["dtypes"] = names(row.dtypes, DType::kBool);
+  out["output_dtypes"] = names(row.output_dtypes | row.dtypes, DType::kBool);
+  out["kv_dtypes"] = names(row.kv_dtypes, KVDType::kFp8DsMla);
+  out["head_sizes"] = list(row.head_sizes);
+  if (!row.head_sizes_v.empty()) out["head_sizes_v"] = list(row.head_sizes_v);
+  out["group_sizes"] = list(row.group_sizes);
+  out["block_sizes"] = list(row.block_sizes);
+  out["attn_types"] = names(row.attn_types, AttentionType::kEncoderDecoder);
+  out["features"] = names(row.features, Feature::kLse);
+  out["layouts"] = Json::array();
+  for (CacheLayout layout : row.layouts) out["layouts"].push_back(name_of(layout));
+  out["query_len"] = {{"min", row.query_len.min}};
+  if (row.query_len.max != INT_MAX) out["query_len"]["max"] = row.query_len.max;
+  out["graph_support"] = name_of(row.graphs);
+  out["rank"] = row.rank;
+  return out;
+}
+
+Json reasons_json(const std::vector<Reason>& reasons) {
+  Json out = Json::array();
+  for (const Reason& r : reasons) {
+    out.push_back({{"field", r.field},
+                   {"wanted", r.wanted},
+                   {"supported", r.supported},
+                   {"way_out", r.way_out}});
+  }
+  return out;
+}
+
+}  // namespace fovea::app

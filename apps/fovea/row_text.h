@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Capability rows in the words of the program, as JSON; tables are printed from the same object.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "fovea/attention/capability.h"
+
+namespace fovea::app {
+
+nlohmann::ordered_json row_json(const Row& row);
+nlohmann::ordered_json reasons_json(const std::vector<Reason>& reasons);
+// "8, 16…64 by 8" for people.
+std::string sizes_text(const Sizes& sizes);
+
+}  // namespace fovea::app

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linear.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/base/buffer.h"
+#include "fovea/base/error.h"
+#include "product.h"
+
+namespace fovea::engine {
+namespace {
+
+using Desc = dnnl::memory::desc;
+
+// Columns of the product that are packed together; slices begin at multiples of it.
+constexpr std::int64_t kBlockColumns = 64;
+// More slices than workers: the fast ones take over from one whose core is shared.
+constexpr std::int64_t kSlicesPerWorker = 2;
+// Up to so many rows a worker, the workers share the columns, so that each weight is read once;
+// beyond, each takes rows of its own.
+constexpr std::int64_t kSharedRowsPerWorker = 32;
+constexpr std::int64_t kMaxTileRows = 128;
+constexpr std::size_t kMaxProducts = 128;
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Rows [begin, end) of the sources, stacked.
+void read_rows(std::span<const MatrixSource> sources, std::int64_t begin, std::int64_t end,
+               std::span<float> out) {
+  std::int64_t first = 0;
+  for (const MatrixSource& source : sources) {
+    const std::int64_t from = std::max(begin, first), to = std::min(end, first + source.rows);
+    if (from < to) {
+      const auto offset = static_cast<std::size_t>((from - begin) * source.columns);
+      const auto count = static_cast<std::size_t>((to - from) * source.columns);
+      source.read(from - first, to - first, out.subspan(offset, count));
+    }
+    first += source.rows;
+  }
+}
+
+}  // namespace
+
+struct LinearContext::State {
+  Executor* executor;
+  ProductCache products;
+  // Of each worker: a slice of columns, dense, before it is copied to its place. oneDNN's fast
+  // products write no other form.
+  std::vector<Buffer> slices;
+};
+
+LinearContext::LinearContext(Executor& executor, DType dtype)
+    : state_(new State{&executor, ProductCache(dtype, executor.num_workers(), kMaxProducts), {}}) {
+  // Throws if there is no such product.
+  state_->products.packed_weights(kBlockColumns, kBlockColumns);
+  state_->slices.resize(static_cast<std::size_t>(executor.num_workers()));
+}
+LinearContext::~LinearContext() = default;
+Executor& LinearContext::executor() const { return *state_->executor; }
+DType LinearContext::dtype() const { return state_->products.dtype(); }
+std::int64_t LinearContext::num_compiled() const { return state_->products.num_compiled(); }
+
+struct Linear::State {
+  struct Slice {
+    std::int64_t begin, end;  // columns
+    dnnl::memory weights;
+    Product* product = nullptr;  // of the call that runs
+  };
+  LinearContext* context;
+  std::int64_t in = 0, out = 0;
+  Buffer bytes;
+  dnnl::memory weights;
+  std::vector<Slice> slices;
+
+  ProductCache& products() const { return context->state_->products; }
+  // Columns [begin, end) of the packed weights, as an object of their own.
+  dnnl::memory columns(const Desc& packed, std::int64_t begin, std::int64_t end) const;
+  void pack(std::span<const MatrixSource> sources, const Desc& packed);
+  void share_columns(const std::byte* x, std::int64_t rows, float* y);
+  void share_rows(const std::byte* x, std::int64_t rows, float* y);
+};
+
+dnnl::memory Linear::State::columns(const Desc& packed, std::int64_t begin,
+                                    std::int64_t end) const {
+  Desc part = packed.submemory_desc({in, end - begin}, {0, begin});
+  std::byte* start =
+      bytes.data() + static_cast<std::size_t>(part.data.offset0) * size_of(context->dtype());
+  part.data.offset0 = 0;
+  return {part, products().engine(), start};
+}
+
+// A piece is one block of columns: its rows of W are read, rounded and put in their place.
+void Linear::State::pack(std::span<const MatrixSource> sources, const Desc& packed) {
+  const DType dtype = context->dtype();
+  if (packed.get_size() > static_cast<std::size_t>(in * out) * size_of(dtype))
+    std::memset(bytes.data(), 0, bytes.size());  // what pads odd sizes is read by the products
+  const auto piece = static_cast<std::size_t>(in * kBlockColumns);
+  const auto pieces = static_cast<int>(divide_up(out, kBlockColumns));
+  parallel_for(context->executor(), pieces, [&](int item, int) {
+    const SingleThreadedOmp single;
+    const std::int64_t begin = item * kBlockColumns, end = std::min(out, begin + kBlockColumns);
+    const auto count = static_cast<std::size_t>((end - begin) * in);
+    std::vector<float> values(piece);
+    std::vector<BFloat16> rounded;
+    read_rows(sources, begin, end, std::span(values).first(count));
+    void* from = values.data();
+    if (dtype == DType::kBF16) {
+      rounded.resize(piece);
+      std::ranges::transform(values, rounded.begin(), from_float<BFloat16>);
+      from = rounded.data();
+    }
+    // Rows of W are columns of the product's right side.
+    const Desc order({in, end - begin}, products().weight_type(), dnnl::memory::format_tag::ba);
+    dnnl::memory source(order, products().engine(), from);
+    dnnl::memory target = columns(packed, begin, end);
+    dnnl::stream stream(products().engine());
+    dnnl::reorder(source, target).execute(stream, source, target);
+  });
+}
+
+Linear::Linear(LinearContext& context, std::span<const MatrixSource> sources)
+    : state_(new State{&context, 0, 0, {}, {}, {}}) {
+  State& s = *state_;
+  s.in = sources.empty() ? 0 : sources.front().columns;
+  for (const MatrixSource& source : sources) {
+    if (source.columns != s.in)
+      throw InputError("columns", std::to_string(source.columns), std::to_string(s.in));
+    s.out += source.rows;
+  }
+  if (s.in <= 0 || s.out <= 0) throw InputError("matrix", "no elements", "at least one row");
+  try {
+    const Desc packed = s.products().packed_weights(s.in, s.out);
+    s.bytes = Buffer(packed.get_size());
+    s.pack(sources, packed);
+    const SingleThreadedOmp single;
+    s.weights = s.columns(packed, 0, s.out);
+    const std::int64_t blocks = divide_up(s.out, kBlockColumns);
+    const std::int64_t slices =
+        std::min(blocks, kSlicesPerWorker * context.executor().num_workers());
+    for (std::int64_t i = 0; i < slices; ++i) {
+      const std::int64_t begin = blocks * i / slices * kBlockColumns;
+      const std::int64_t end = std::min(s.out, blocks * (i + 1) / slices * kBlockColumns);
+      s.slices.push_back({begin, end, s.columns(packed, begin, end), nullptr});
+    }
+  } catch (const dnnl::error& e) {
+    throw DeviceError("pack", e.status, e.what());
+  }
+}
+
+Linear::~Linear() = default;
+Linear::Linear(Linear&&) noexcept = default;
+std::int64_t Linear::in_features() const { return state_->in; }
+std::int64_t Linear::out_features() const { return state_->out; }
+std::int64_t Linear::bytes() const { return static_cast<std::int64_t>(state_->bytes.size()); }
+
+// The workers share the columns. A slice is computed into dense memory of its own and copied.
+void Linear::State::share_columns(const std::byte* x, std::int64_t rows, float* y) {
+  std::int64_t widest = 0;
+  for (Slice& slice : slices) {
+    const std::int64_t width = slice.end - slice.begin;
+    slice.product = &products().get({rows, in, width}, slice.weights.get_desc());
+    widest = std::max(widest, width);
+  }
+  const bool in_place = rows == 1 || slices.size() == 1;
+  const auto needed = static_cast<std::size_t>(rows * widest) * sizeof(float);
+  for (Buffer& buffer : context->state_->slices)
+    if (!in_place && buffer.size() < needed) buffer = Buffer(needed);
+  parallel_for(context->executor(), static_cast<int>(slices.size()), [&](int item, int worker) {
+    const Slice& slice = slices[static_cast<std::size_t>(item)];
+    if (in_place) return slice.product->run(worker, x, slice.weights, y + slice.begin);
+    auto* dense =
+        reinterpret_cast<float*>(context->state_->slices[static_cast<std::size_t>(worker)].data());
+    slice.product->run(worker, x, slice.weights, dense);
+    const std::int64_t width = slice.end - slice.begin;
+    for (std::int64_t row = 0; row < rows; ++row)
+      std::copy_n(dense + row * width, width, y + row * out + slice.begin);
+  });
+}
+
+// The workers share the rows, in tiles of nearly equal height.
+void Linear::State::share_rows(const std::byte* x, std::int64_t rows, float* y) {
+  const std::int64_t workers = context->executor().num_workers();
+  const std::int64_t wanted = divide_up(divide_up(rows, kMaxTileRows), workers) * workers;
+  const std::int64_t height = divide_up(rows, wanted), tiles = divide_up(rows, height);
+  const std::int64_t last_height = rows - (tiles - 1) * height;
+  Product& full = products().get({height, in, out}, weights.get_desc());
+  Product& last = products().get({last_height, in, out}, weights.get_desc());
+  const std::int64_t row_bytes = in * static_cast<std::int64_t>(size_of(context->dtype()));
+  parallel_for(context->executor(), static_cast<int>(tiles), [&](int item, int worker) {
+    const std::int64_t row = item * height;
+    (item + 1 < tiles ? full : last).run(worker, x + row * row_bytes, weights, y + row * out);
+  });
+}
+
+void Linear::forward(const TensorView& x, const TensorView& y) const {
+  State& s = *state_;
+  const DType type = s.context->dtype(), result = DType::kF32;
+  const std::array<std::int64_t, 2> x_shape{-1, s.in}, y_shape{x.ndim() > 0 ? x.size(0) : 0, s.out};
+  check_tensor(x, {.argument = "x", .dtypes = {&type, 1}, .shape = x_shape});
+  check_tensor(y, {.argument = "y", .dtypes = {&result, 1}, .shape = y_shape});
+  if (!x.is_dense()) throw InputError("x", describe(x), "a dense tensor");
+  if (!y.is_dense()) throw InputError("y", describe(y), "a dense tensor");
+  const std::int64_t rows = x.size(0);
+  if (rows == 0) return;
+  const bool share_columns = rows <= kSharedRowsPerWorker * s.context->executor().num_workers();
+  if (share_columns)
+    s.share_columns(x.data_as<const std::byte>(), rows, y.data_as<float>());
+  else
+    s.share_rows(x.data_as<const std::byte>(), rows, y.data_as<float>());
+}
+
+}  // namespace fovea::engine

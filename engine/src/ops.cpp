@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "fovea/base/float_formats.h"
+
+namespace fovea::engine {
+namespace {
+
+// Sixteen sums side by side: exact enough for long rows, and the compiler can use vectors.
+float sum_of_squares(const float* x, std::int64_t n) {
+  constexpr int kLanes = 16;
+  std::array<float, kLanes> lanes{};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) lanes[static_cast<std::size_t>(l)] += x[i + l] * x[i + l];
+  double sum = 0;
+  for (const float lane : lanes) sum += static_cast<double>(lane);
+  for (; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return static_cast<float>(sum);
+}
+
+// e^x to about one unit in the last place, without calls, so that loops over it become vectors.
+// Above 88 it is infinity, below -87 about 1e-38; NaN stays.
+inline float exponential(float x) {
+  constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
+  constexpr float kRound = 12582912.0F;  // 1.5 · 2^23: adding it leaves an integer in the low bits
+  const float clamped = x > 88.0F ? 88.0F : (x < -87.0F ? -87.0F : x);
+  const float shifted = clamped * kLog2E + kRound;
+  const float n = shifted - kRound;
+  const float r = (clamped - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2) / 2
+  float p = 1.0F / 5040;
+  p = p * r + 1.0F / 720;
+  p = p * r + 1.0F / 120;
+  p = p * r + 1.0F / 24;
+  p = p * r + 1.0F / 6;
+  p = p * r + 0.5F;
+  p = p * r * r + r + 1.0F;
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) << 23;
+  const float result = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + exponent);
+  return x > 88.0F ? std::numeric_limits<float>::infinity() : result;
+}
+
+// Calls f with a pointer of the view's element type: float or BFloat16.
+template <class F>
+void with_elements(const TensorView& out, F&& f) {
+  if (out.dtype() == DType::kBF16)
+    f(out.data_as<BFloat16>());
+  else
+    f(out.data_as<float>());
+}
+
+template <class T>
+void rotate_head(const float* x, std::span<const float> table, T* out) {
+  for (std::size_t i = 0; i < table.size(); i += 2) {
+    const float cosine = table[i], sine = table[i + 1];
+    out[i] = from_float<T>(x[i] * cosine - x[i + 1] * sine);
+    out[i + 1] = from_float<T>(x[i] * sine + x[i + 1] * cosine);
+  }
+}
+
+}  // namespace
+
+void rms_norm(Executor& executor, const TensorView& x, std::span<const float> weight, float epsilon,
+              const TensorView& out) {
+  const std::int64_t n = x.size(1);
+  const auto* from = x.data_as<const float>();
+  with_elements(out, [&]<class T>(T* to) {
+    for_rows(executor, x.size(0), n, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const float* v = from + row * n;
+        T* o = to + row * n;
+        const float mean = sum_of_squares(v, n) / static_cast<float>(n);
+        const float scale = 1.0F / std::sqrt(mean + epsilon);
+        for (std::int64_t i = 0; i < n; ++i)
+          o[i] = from_float<T>(v[i] * scale * weight[static_cast<std::size_t>(i)]);
+      }
+    });
+  });
+}
+
+void add(Executor& executor, const TensorView& x, const TensorView& y) {
+  const std::int64_t n = x.size(1);
+  auto* to = x.data_as<float>();
+  const auto* from = y.data_as<const float>();
+  for_rows(executor, x.size(0), n, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * n; i < end * n; ++i) to[i] += from[i];
+  });
+}
+
+void silu_gate(Executor& executor, const TensorView& x, const TensorView& out) {
+  const std::int64_t n = out.size(1);
+  const auto* from = x.data_as<const float>();
+  with_elements(out, [&]<class T>(T* to) {
+    for_rows(executor, out.size(0), n, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const float* gate = from + row * 2 * n;
+        const float* up = gate + n;
+        T* o = to + row * n;
+        for (std::int64_t i = 0; i < n; ++i)
+          o[i] = from_float<T>(gate[i] / (1.0F + exponential(-gate[i])) * up[i]);
+      }
+    });
+  });
+}
+
+RopeTable::RopeTable(const RopeParams& params, std::int64_t num_positions)
+    : rotated_(params.rotated), num_positions_(num_positions) {
+  const auto pairs = static_cast<std::size_t>(rotated_ / 2);
+  std::vector<double> frequencies(pairs);
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const double factor =
+        params.frequency_factors.empty() ? 1.0 : static_cast<double>(params.frequency_factors[i]);
+    const double exponent = -2.0 * static_cast<double>(i) / rotated_;
+    frequencies[i] = std::pow(params.base, exponent) / factor / params.linear_factor;
+  }
+  values_.reserve(2 * pairs * static_cast<std::size_t>(num_positions));
+  for (std::int64_t position = 0; position < num_positions; ++position)
+    for (const double frequency : frequencies) {
+      const double angle = static_cast<double>(position) * frequency;
+      values_.push_back(static_cast<float>(std::cos(angle)));
+      values_.push_back(static_cast<float>(std::sin(angle)));
+    }
+}
+
+void rope(Executor& executor, const RopeTable& table, const RopeArgs& args) {
+  const std::int64_t heads = args.x.size(1), head_size = args.x.size(2), n = heads * head_size;
+  const auto* from = args.x.data_as<const float>();
+  with_elements(args.out, [&]<class T>(T* to) {
+    for_rows(executor, args.x.size(0), n, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const auto angles = table.at(args.positions[static_cast<std::size_t>(row)]);
+        const float* x = from + row * n;
+        T* out = to + row * n;
+        for (std::int64_t head = 0; head < heads; ++head) {
+          const bool rotate = head < args.rotated_heads;
+          const std::int64_t passed = rotate ? table.rotated() : 0;
+          if (rotate) rotate_head(x + head * head_size, angles, out + head * head_size);
+          for (std::int64_t i = head * head_size + passed; i < (head + 1) * head_size; ++i)
+            out[i] = from_float<T>(x[i]);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace fovea::engine

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a transformer computes between its matrix products, row by row of a batch. Inputs are
+// float32; results are float32 or bf16, as the view's type says (rounded to nearest even).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fovea/base/executor.h"
+#include "fovea/base/tensor.h"
+
+namespace fovea::engine {
+
+// Calls f(begin, end) for parts of [0, rows): in parallel where they hold `row_values` numbers each
+// and are enough to be worth it.
+template <class F>
+void for_rows(Executor& executor, std::int64_t rows, std::int64_t row_values, F&& f) {
+  constexpr std::int64_t kWorthIt = 16384;  // numbers; about what starting the workers costs
+  const std::int64_t parts =
+      rows * row_values < kWorthIt ? 1 : std::min<std::int64_t>(rows, executor.num_workers());
+  if (parts <= 1) return f(std::int64_t{0}, rows);
+  parallel_for(executor, static_cast<int>(parts),
+               [&](int item, int) { f(rows * item / parts, rows * (item + 1) / parts); });
+}
+
+// out = x / sqrt(mean(x²) + epsilon) · weight, with the mean over a row. x, out [rows, n].
+void rms_norm(Executor& executor, const TensorView& x, std::span<const float> weight, float epsilon,
+              const TensorView& out);
+
+// x += y, both float32 [rows, n].
+void add(Executor& executor, const TensorView& x, const TensorView& y);
+
+// out = silu(gate) · up, where a row of x holds gate, then up; silu(g) = g / (1 + exp(-g)).
+// x [rows, 2 · n], out [rows, n].
+void silu_gate(Executor& executor, const TensorView& x, const TensorView& out);
+
+// Rotation of position pairs (2 i, 2 i + 1) of a head by position · frequency(i). Values behind the
+// rotated ones pass through.
+struct RopeParams {
+  int rotated = 0;                            // values of a head, even
+  double base = 10000;                        // frequency(i) = base^(-2 i / rotated) / factor(i)
+  double linear_factor = 1;                   // divides all frequencies
+  std::vector<float> frequency_factors = {};  // divide one each; empty: 1
+};
+
+// Cosines and sines of all positions, from angles in float64.
+class RopeTable {
+ public:
+  RopeTable(const RopeParams& params, std::int64_t num_positions);
+  int rotated() const { return rotated_; }
+  std::int64_t num_positions() const { return num_positions_; }
+  // Of one position: cosine and sine of each pair, side by side.
+  std::span<const float> at(std::int64_t position) const {
+    return {values_.data() + position * rotated_, static_cast<std::size_t>(rotated_)};
+  }
+
+ private:
+  int rotated_;
+  std::int64_t num_positions_;
+  std::vector<float> values_;
+};
+
+// Heads of the first `rotated_heads` are rotated, the others copied. x, out [rows, heads,
+// head_size]; positions [rows], each inside the table.
+struct RopeArgs {
+  const TensorView& x;
+  std::span<const std::int32_t> positions;
+  int rotated_heads = 0;
+  const TensorView& out;
+};
+void rope(Executor& executor, const RopeTable& table, const RopeArgs& args);
+
+}  // namespace fovea::engine

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that must hold, in stages; a failed stage does not stop the others. Prints minutes per stage and, as its
+# last line, what passed, failed and was skipped over all of them. --full adds what takes long.
+#
+# ctest labels: `golden` needs the real model, `long` takes minutes and runs with --full only, `no_sanitizer` makes no
+# sense under a sanitizer. Sanitized builds leave all three out.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+full=false
+for argument in "$@"; do
+  case $argument in
+    --full) full=true ;;
+    *)
+      echo "usage: scripts/test.sh [--full]" >&2
+      exit 2
+      ;;
+  esac
+done
+
+cores=$(nproc)
+results=$PWD/build/results
+rm -rf "$results"
+mkdir -p "$results"
+stages=$results/stages.tsv  # name, exit code, seconds, JUnit file or -
+failed_stages=0
+
+# stage NAME COMMAND...: runs it with its output in a log; shows the end of the log if it fails.
+stage() {
+  local name=$1 log=$results/${1//[^a-z0-9]/_}.log begin=$SECONDS code=0
+  shift
+  echo "== $name"
+  "$@" >"$log" 2>&1 || code=$?
+  if ((code != 0)); then
+    failed_stages=$((failed_stages + 1))
+    grep -E '(error|FAILED|Error|\*\*\*Failed|Timeout)' "$log" | head -n 20
+    echo "-- the end of ${log#"$PWD/"}:"
+    tail -n 40 "$log"
+  fi
+  printf '%s\t%s\t%s\t%s\n' "$name" "$code" "$((SECONDS - begin))" "${junit:--}" >>"$stages"
+}
+
+build() {  # PRESET [cmake --build arguments]: goes on after an error, so that the rest is still tested
+  local preset=$1
+  shift
+  cmake --preset "$preset" && cmake --build --preset "$preset" --parallel "$cores" "$@" -- -k 0
+}
+
+tests() {  # NAME PRESET [ctest arguments]
+  local name=$1 preset=$2
+  shift 2
+  local junit=$results/${name//[^a-z0-9]/_}.xml
+  stage "$name" "${wrapper[@]}" ctest --preset "$preset" --parallel "$cores" --no-tests=error --output-junit "$junit" \
+    --test-output-size-passed 16384 "$@"
+}
+wrapper=(env)
+
+stage "packages" scripts/setup.sh
+stage "model" scripts/fetch_model.sh smollm2
+
+stage "ci: build" build ci
+if $full; then tests "ci: tests" ci; else tests "ci: tests" ci --label-exclude '^long$'; fi
+
+not_sanitized='^(golden|long|no_sanitizer)$'
+stage "dev: build" build dev
+tests "dev: tests" dev --label-exclude "$not_sanitized"
+
+# ThreadSanitizer wants its address ranges free, which a very random memory layout does not always grant.
+if setarch -R true 2>/dev/null; then wrapper=(setarch -R); fi
+if $full; then
+  stage "tsan: build" "${wrapper[@]}" bash -c "$(declare -f build); cores=$cores; build tsan"
+  tests "tsan: tests" tsan --label-exclude "$not_sanitized"
+else
+  stage "tsan: build" "${wrapper[@]}" bash -c \
+    "$(declare -f build); cores=$cores; build tsan --target fovea_tests_base fovea_tests_kv"
+  tests "tsan: tests" tsan --tests-regex '^(base|kv)/'
+fi
+wrapper=(env)
+
+if $full; then
+  stage "tidy" build tidy
+fi
+
+echo "== minutes"
+awk -F '\t' '{printf "%6.1f  %s%s\n", $3 / 60, $1, $2 == 0 ? "" : "  (failed)"; all += $3}
+             END {printf "%6.1f  all\n", all / 60}' "$stages"
+code=0
+summary=$(python3 tools/count_tests.py "$stages") || code=$?
+if [[ ! ${summary##*$'\n'} =~ ^[0-9]+\ passed,\ [0-9]+\ failed,\ [0-9]+\ skipped$ ]]; then
+  # No python3, or the counting broke: the line that callers read comes all the same.
+  summary+=$'\n'"0 passed, $((failed_stages + 1)) failed, 0 skipped"
+  code=1
+fi
+echo "$summary"
+exit "$code"

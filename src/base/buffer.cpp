@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fovea/base/buffer.h"
+
+#include <new>
+
+namespace fovea {
+
+Buffer::Buffer(std::size_t bytes)
+    : data_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kAlignment}))),
+      bytes_(bytes) {}
+
+void Buffer::Free::operator()(std::byte* p) const {
+  ::operator delete(p, std::align_val_t{kAlignment});
+}
+
+TensorView Buffer::view() const {
+  return {data_.get(), DType::kU8, {static_cast<std::int64_t>(bytes_)}};
+}
+
+}  // namespace fovea

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as scripts see it: exit codes, what goes to which stream, one sentence for each
+// mistake.
+#include "fovea/command.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "apps/run_program.h"
+
+namespace fovea::app {
+namespace {
+
+using Json = nlohmann::json;
+
+// A temporary file that goes with the test.
+class TempFile {
+ public:
+  TempFile(const std::string& name, const std::string& content)
+      : path_(std::filesystem::path(testing::TempDir()) / (std::to_string(getpid()) + "_" + name)) {
+    std::ofstream(path_) << content;
+  }
+  ~TempFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void expect_refused(const std::vector<std::string>& args, const std::vector<std::string>& words,
+                    const RunOptions& options = {}) {
+  const Ran ran = run_program(args, options);
+  EXPECT_EQ(ran.exit_code, kWrongUse) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ran.err.rfind("fovea: ", 0), 0U) << ran.err;
+  EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  for (const std::string& word : words)
+    EXPECT_NE(ran.err.find(word), std::string::npos) << word << " in " << ran.err;
+}
+
+TEST(Program, VersionAndHelp) {
+  const Ran version = run_program({"--version"});
+  EXPECT_EQ(version.exit_code, kDone);
+  EXPECT_EQ(version.out.rfind("fovea ", 0), 0U);
+  for (const char* command : {"generate", "models", "backends", "explain"}) {
+    const Ran help = run_program({command, "--help"});
+    EXPECT_EQ(help.exit_code, kDone);
+    EXPECT_NE(help.out.find("Example: fovea "), std::string::npos) << command;
+  }
+}
+
+TEST(Program, WrongUseIsOneSentence) {
+  expect_refused({}, {"subcommand"});
+  expect_refused({"generate"}, {"--model"});
+  expect_refused({"nonsense"}, {"nonsense"});
+  expect_refused({"generate", "-m", "x.gguf", "--temperature", "0.5"}, {"--temperature"});
+  expect_refused({"generate", "-m", "x.gguf", "-n", "-1"}, {"-1"});
+  expect_refused({"generate", "-m", "x.gguf", "--weights", "f64"}, {"f64"});
+}
+
+TEST(Program, MissingAndCorruptModels) {
+  expect_refused({"generate", "-m", "no-such-file.gguf", "-p", "x"},
+                 {"no-such-file.gguf", "smollm2"});
+  expect_refused({"generate", "-m", testing::TempDir(), "-p", "x"}, {"folder"});
+  expect_refused({"generate", "-m", "smollm2", "-p", "x"},
+                 {"scripts/fetch_model.sh smollm2", "fovea/models"},
+                 {.environment = {"XDG_CACHE_HOME=/nonexistent"}});
+  const TempFile garbage("garbage.gguf", "this is no model");
+  expect_refused({"generate", "-m", garbage.path(), "-p", "x"}, {garbage.path()});
+  const TempFile empty("empty.gguf", "");
+  expect_refused({"generate", "-m", empty.path(), "-p", "x"}, {empty.path()});
+}
+
+TEST(Program, BadPromptFilesAreRefusedBeforeTheModelIsRead) {
+  const TempFile model("never_read.gguf", "GGUF");
+  const TempFile bad("bad.jsonl", "{\"prompt\": \"a\"}\n\n{\"prompt\": \"b\", \"colour\": 1}\n");
+  expect_refused({"generate", "-m", model.path(), "--prompts", bad.path()},
+                 {bad.path() + ", line 3", "colour"});
+  expect_refused({"generate", "-m", model.path(), "--prompts", "no-such.jsonl"}, {"no-such.jsonl"});
+  expect_refused({"generate", "-m", model.path(), "--prompts", bad.path(), "-p", "x"},
+                 {"--prompts", "-p"});
+}
+
+TEST(Program, BackendsAsJson) {
+  const Ran ran = run_program({"backends", "--json"});
+  ASSERT_EQ(ran.exit_code, kDone);
+  EXPECT_EQ(ran.err, "");
+  const Json j = Json::parse(ran.out);
+  std::vector<std::string> names;
+  for (const Json& backend : j.at("backends")) {
+    names.push_back(backend.at("name"));
+    for (const Json& row : backend.at("rows")) {
+      for (const char* field :
+           {"name", "device", "instruction_set", "dtypes", "kv_dtypes", "head_sizes", "features",
+            "layouts", "block_sizes", "graph_support", "rank", "runs_here"}) {
+        EXPECT_TRUE(row.contains(field)) << field;
+      }
+    }
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"cpu", "cpu_reference"}));
+  EXPECT_EQ(run_program({"backends"}).exit_code, kDone);
+}
+
+TEST(Program, ExplainSaysYesAndNo) {
+  const Ran yes = run_program({"explain", "--heads", "9/3", "--head-size", "64", "--json"});
+  ASSERT_EQ(yes.exit_code, kDone) << yes.err;
+  const Json j = Json::parse(yes.out);
+  EXPECT_EQ(j.at("backend"), "cpu");
+  EXPECT_EQ(j.at("kv_bytes_per_token"), 3 * 2 * 64 * 2);
+  EXPECT_EQ(j.at("page_size_bytes"), 16 * 3 * 2 * 64 * 2);
+
+  const Ran no = run_program({"explain", "--sinks", "--alibi", "--json"});
+  EXPECT_EQ(no.exit_code, kAnswerIsNo);
+  const Json refused = Json::parse(no.out);
+  EXPECT_TRUE(refused.at("backend").is_null());
+  for (const Json& considered : refused.at("considered")) {
+    ASSERT_EQ(considered.at("reasons").size(), 2U) << considered;
+    for (const char* member : {"field", "wanted", "supported", "way_out"}) {
+      EXPECT_TRUE(considered.at("reasons")[0].contains(member));
+    }
+  }
+  EXPECT_EQ(run_program({"explain", "--sinks"}).exit_code, kAnswerIsNo);
+}
+
+TEST(Program, ExplainRefusesSenselessLayers) {
+  expect_refused({"explain", "--heads", "9/2"}, {"9", "2"});
+  expect_refused({"explain", "--heads", "nine"}, {"--heads", "nine"});
+  expect_refused({"explain", "--dtype", "f64"}, {"--dtype", "f64", "bf16"});
+  expect_refused({"explain", "--backend", "NOPE"}, {"NOPE", "cpu_reference"});
+  expect_refused({"explain", "--kv-dtype", "turboquant_4bit_nc"}, {"turboquant_4bit_nc"});
+}
+
+TEST(Program, ModelsThatAreNotThere) {
+  const Ran ran =
+      run_program({"models", "--json"}, {.environment = {"XDG_CACHE_HOME=/nonexistent"}});
+  ASSERT_EQ(ran.exit_code, kDone) << ran.err;
+  const Json model = Json::parse(ran.out).at("models").at(0);
+  EXPECT_EQ(model.at("name"), "smollm2");
+  EXPECT_EQ(model.at("present"), false);
+  EXPECT_NE(model.at("get").get<std::string>().find("smollm2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fovea::app

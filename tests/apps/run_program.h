@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the program as a user's shell would and keeps what it said.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fovea::app {
+
+struct Ran {
+  int exit_code = -1;  // 128 + n if signal n ended it
+  std::string out, err;
+};
+
+struct RunOptions {
+  std::string input = {};                     // standard input
+  std::vector<std::string> environment = {};  // NAME=value, besides the test's own
+  int interrupt_after_ms = 0;  // > 0: sends SIGINT so long after the first byte of standard output
+};
+
+Ran run_program(const std::vector<std::string>& args, const RunOptions& options = {});
+
+}  // namespace fovea::app

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong calls: refused by name before anything is written. Right ones leave their inputs alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "backends/cases.h"
+#include "fovea/attention/host_batch.h"
+#include "fovea/attention/layer.h"
+#include "fovea/base/error.h"
+#include "oracle/memory.h"
+
+namespace fovea::testing_cases {
+namespace {
+
+using oracle::HostTensor;
+using oracle::Memory;
+
+// A layer with one request of 3 new tokens behind 4 cached ones, in blocks 1 and 2 of 4.
+struct Call {
+  explicit Call(const AttentionBackend& backend)
+      : layer({.name = "layer", .num_heads = 2, .head_size = 8, .block_size = {4}}, backend,
+              Device::host(), Context{}),
+        builder(backend.make_builder({.key = layer.plan_key(),
+                                      .bounds = {.max_num_reqs = 2,
+                                                 .max_num_tokens = 8,
+                                                 .max_model_len = 16,
+                                                 .block_table_width = 0}},
+                                     Context{})),
+        plan(builder->allocate()),
+        layout(make_paged_layout(kv_cache_spec(layer.spec()), CacheLayout::kLBNHC, 1, 4)),
+        pool(static_cast<std::size_t>(layout.total_bytes)),
+        workspace(builder->facts().workspace_bytes),
+        q({.tokens = 3, .heads = 2, .size = 8}),
+        k({.tokens = 3, .heads = 2, .size = 8}),
+        v({.tokens = 3, .heads = 2, .size = 8}),
+        out({.tokens = 3, .heads = 2, .size = 8}) {
+    // Zeros, not poison: the refusals below are what is tested.
+    std::memset(pool.data(), 0, pool.size());
+    for (HostTensor* t : {&q, &k, &v}) {
+      for (int i = 0; i < 48; ++i) t->set(i / 16, i / 8 % 2, i % 8, i);
+    }
+    build({{3, 7}});
+  }
+  void build(const std::vector<RequestLengths>& requests) {
+    builder->build(batch.set(requests), {}, *plan, stream);
+  }
+  void forward() {
+    const TensorView q_view = q.view(), k_view = k.view(), v_view = v.view(), out_view = out.view();
+    const KVCacheView cache = layer_view(layout, pool.data(), 0, {4});
+    layer.forward(plan.get(),
+                  {.q = q_view,
+                   .k = k_view,
+                   .v = v_view,
+                   .cache = cache,
+                   .tables = {.block_table = {table.data(), DType::kI32, {1, 2}},
+                              .slot_mapping = {slots.data(), DType::kI64, {3}}},
+                   .out = out_view,
+                   .workspace = {workspace.data(),
+                                 DType::kU8,
+                                 {static_cast<std::int64_t>(workspace.size())}}},
+                  stream);
+  }
+  // Refused with an error that names the argument; output and cache are as they were.
+  void expect_refusal(const std::string& argument) {
+    const std::vector<std::byte> pool_before(pool.bytes().begin(), pool.bytes().end());
+    try {
+      forward();
+      ADD_FAILURE() << "accepted; expected an error about " << argument;
+    } catch (const InputError& e) {
+      EXPECT_NE(e.argument().find(argument), std::string::npos) << e.what();
+    }
+    EXPECT_TRUE(std::equal(pool_before.begin(), pool_before.end(), pool.data()));
+    for (const std::byte b : out.memory().bytes()) ASSERT_EQ(b, std::byte{oracle::kPoison});
+  }
+
+  AttentionLayer layer;
+  std::unique_ptr<AttentionMetadataBuilder> builder;
+  std::unique_ptr<AttentionMetadata> plan;
+  PagedLayout layout;
+  Memory pool, workspace;
+  HostTensor q, k, v, out;
+  std::array<std::int32_t, 2> table = {1, 2};
+  std::array<std::int64_t, 3> slots = {8, 9, 10};
+  HostBatch batch{4};
+  Stream stream;
+};
+
+class Calls : public Cases {};
+INSTANTIATE_TEST_SUITE_P(Backends, Calls, ::testing::ValuesIn(backends()), name_of_backend);
+
+TEST_P(Calls, the_call_itself_is_right) {
+  Call call(backend());
+  call.forward();
+  EXPECT_TRUE(std::isfinite(call.out.get(2, 1, 7)));
+}
+
+// Values that the host can see are checked in every build, before anything is written.
+TEST_P(Calls, case_K13) {
+  {
+    Call call(backend());
+    call.build({{4, 7}});  // 4 tokens over tensors of 3 rows
+    call.expect_refusal("");
+  }
+  for (const std::int32_t id : {4, -1, 1 << 30}) {
+    for (const std::size_t column : {0U, 1U}) {
+      Call call(backend());
+      call.table[column] = id;
+      call.expect_refusal("block_table");
+    }
+  }
+  for (const std::int64_t slot : {std::int64_t{16}, std::int64_t{1} << 40}) {
+    Call call(backend());
+    call.slots[2] = slot;
+    call.expect_refusal("slot_mapping");
+  }
+  {
+    Call call(backend());
+    call.build({{3, 16}});  // longer than its two blocks
+    call.expect_refusal("block_table");
+  }
+  if (Call probe(backend()); probe.workspace.size() > 0) {
+    Call call(backend());
+    call.workspace = Memory(probe.workspace.size() - 1);
+    call.expect_refusal("workspace");
+  }
+}
+
+// A batch beyond what the builder was made for is refused with both numbers; the plan stays.
+TEST_P(Calls, case_K21) {
+  for (const auto& [requests, given, limit] :
+       std::vector<std::tuple<std::vector<RequestLengths>, std::string, std::string>>{
+           {{{1, 1}, {1, 1}, {1, 1}}, "3", "2"},
+           {{{9, 9}}, "9", "8"},
+           {{{1, 17}}, "17", "16"},
+           {{{1, 1}, {1, 300}}, "300", "16"}}) {
+    Call call(backend());
+    try {
+      call.build(requests);
+      ADD_FAILURE() << "a batch beyond the bounds was planned";
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(given), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(limit), std::string::npos) << e.what();
+    }
+    EXPECT_EQ(call.plan->num_reqs, 1);
+    EXPECT_EQ(call.plan->num_actual_tokens, 3);
+    call.forward();
+  }
+}
+
+// A plan is only good for layers of its key, and only once it is built.
+TEST_P(Calls, plans_of_other_layers_are_refused) {
+  Call call(backend());
+  call.plan->key.num_heads = 4;
+  call.expect_refusal("metadata");
+}
+
+// Two groups plan from one description of the batch: none may change it.
+TEST_P(Calls, case_S05) {
+  Call call(backend());
+  const auto other = backend().make_builder({.key = call.layer.plan_key(),
+                                             .bounds = {.max_num_reqs = 2,
+                                                        .max_num_tokens = 8,
+                                                        .max_model_len = 16,
+                                                        .block_table_width = 0}},
+                                            Context{});
+  const auto second_plan = other->allocate();
+  const CommonAttentionMetadata& batch =
+      call.batch.set(std::vector<RequestLengths>{{3, 7}, {1, 2}});
+  call.builder->build(batch, {}, *call.plan, call.stream);
+  const auto starts = batch.query_start_loc_cpu;
+  const auto* lengths = batch.seq_lens.data_as<int>();
+  EXPECT_EQ(std::vector<int>(starts.begin(), starts.end()), (std::vector<int>{0, 3, 4}));
+  EXPECT_EQ(std::vector<int>(lengths, lengths + 2), (std::vector<int>{7, 2}));
+  other->build(batch, {}, *second_plan, call.stream);
+  EXPECT_EQ(second_plan->num_actual_tokens, 4);
+  EXPECT_EQ(std::vector<int>(second_plan->seq_lens_cpu.begin(), second_plan->seq_lens_cpu.end()),
+            (std::vector<int>{7, 2}));
+}
+
+}  // namespace
+}  // namespace fovea::testing_cases

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fovea/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include "tiny_model.h"
+
+namespace fovea::engine {
+namespace {
+
+using test::TemporaryFile;
+using test::TinyModel;
+
+EngineOptions f32_options() {
+  EngineOptions options;
+  options.weights = WeightType::kF32;
+  options.threads = 2;
+  return options;
+}
+
+std::string refusal(const std::string& path, const EngineOptions& options) {
+  try {
+    Engine engine(path, options);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Engine, RefusesWrongOptionsAllAtOnce) {
+  EngineOptions options = f32_options();
+  options.block_size = 0;
+  options.threads = -1;
+  options.max_batch_tokens = 0;
+  options.kv_blocks = -5;
+  options.max_model_len = -1;
+  try {
+    Engine engine("/no/such/file", options);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    ASSERT_EQ(error.reasons().size(), 5U);
+    EXPECT_EQ(error.reasons()[0].field, "block_size");
+    EXPECT_EQ(error.reasons()[1].wanted, "-5");
+  }
+}
+
+TEST(Engine, RefusesAFileThatIsMissingOrNotAModel) {
+  EXPECT_NE(refusal("/no/such/file.gguf", f32_options()).find("/no/such/file.gguf"),
+            std::string::npos);
+  const TemporaryFile garbage(std::vector<std::byte>(100));
+  EXPECT_NE(refusal(garbage.path(), f32_options()), "accepted");
+}
+
+TEST(Engine, RefusesWhatTheModelCannotServe) {
+  const TemporaryFile file(TinyModel().fill().bytes());
+  EngineOptions options = f32_options();
+  options.max_model_len = 65;
+  const std::string text = refusal(file.path(), options);
+  EXPECT_NE(text.find("65"), std::string::npos) << text;
+  EXPECT_NE(text.find("64"), std::string::npos) << text;
+  options = f32_options();
+  options.kv_dtype = "f13";
+  EXPECT_NE(refusal(file.path(), options).find("f13"), std::string::npos);
+  options = f32_options();
+  options.backend = "gpu_of_dreams";
+  EXPECT_NE(refusal(file.path(), options).find("gpu_of_dreams"), std::string::npos);
+}
+
+TEST(Engine, RefusesAVocabularyOfAnotherSize) {
+  const TemporaryFile file(TinyModel{.extra_tokens = 3}.fill().bytes());
+  const std::string text = refusal(file.path(), f32_options());
+  EXPECT_NE(text.find("257"), std::string::npos) << text;
+  EXPECT_NE(text.find("260"), std::string::npos) << text;
+}
+
+TEST(Engine, TellsWhatItHas) {
+  const TemporaryFile file(TinyModel().fill().bytes());
+  EngineOptions options = f32_options();
+  double last = 0;
+  int calls = 0;
+  options.on_load_progress = [&](double fraction) {
+    EXPECT_GT(fraction, last);
+    last = fraction;
+    ++calls;
+  };
+  options.backend = "cpu_reference";
+  const Engine engine(file.path(), options);
+  EXPECT_EQ(calls, 3);  // two blocks, then the output
+  EXPECT_EQ(last, 1);
+  EXPECT_EQ(engine.vocab_size(), TinyModel::kVocabSize);
+  EXPECT_EQ(engine.max_model_len(), 64);
+  const Statistics s = engine.statistics();
+  EXPECT_EQ(s.kv_blocks, 4);  // 64 tokens in blocks of 16
+  EXPECT_EQ(s.kv_blocks_peak, 0);
+  EXPECT_EQ(s.kv_bytes_per_token, 2 * 2 * 2 * 10 * 4);
+  EXPECT_GT(s.weight_bytes, 0);
+  ASSERT_EQ(s.backends.size(), 1U);
+  EXPECT_EQ(s.backends[0],
+            (std::pair<std::string, std::string>("full_attention", "cpu_reference")));
+}
+
+TEST(Engine, EncodesPromptsWithOrWithoutBos) {
+  using Ids = std::vector<TokenId>;
+  const TemporaryFile without(TinyModel().fill().bytes());
+  const Engine plain(without.path(), f32_options());
+  EXPECT_EQ(plain.encode_prompt("ab"), (Ids{'a', 'b'}));
+  EXPECT_THROW(plain.encode_prompt("ab", true), InputError);
+  EXPECT_EQ(plain.encode_prompt("a<|im_end|>"), (Ids{'a', TinyModel::kEnd}));
+  EXPECT_EQ(plain.encode_prompt("<|", {}, false), (Ids{'<', '|'}));
+  TinyModel model = TinyModel().fill();
+  model.more = [](test::GgufWriter& w) {
+    w.value("tokenizer.ggml.bos_token_id", 7U).value("tokenizer.ggml.add_bos_token", true);
+  };
+  const TemporaryFile with(model.bytes());
+  const Engine engine(with.path(), f32_options());
+  EXPECT_EQ(engine.encode_prompt("ab"), (Ids{7, 'a', 'b'}));
+  EXPECT_EQ(engine.encode_prompt("ab", false), (Ids{'a', 'b'}));
+}
+
+TEST(FinishReason, HasTheProgramsWords) {
+  EXPECT_EQ(name_of(FinishReason::kStop), "stop");
+  EXPECT_EQ(name_of(FinishReason::kLength), "length");
+  EXPECT_EQ(name_of(FinishReason::kContext), "context");
+  EXPECT_EQ(name_of(FinishReason::kCancelled), "cancelled");
+}
+
+}  // namespace
+}  // namespace fovea::engine

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The llama architecture once more, in float64 and plain loops over the whole prompt, without a
+// cache: what TinyModel's files mean.
+#pragma once
+
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tiny_model.h"
+
+namespace fovea::engine::test {
+
+class TinyLlama {
+ public:
+  explicit TinyLlama(const TinyModel& model) : m_(model) {}
+
+  // Logits of every position.
+  std::vector<std::vector<double>> logits(std::span<const std::int32_t> tokens) const {
+    std::vector<std::vector<double>> x;
+    for (const std::int32_t token : tokens) x.push_back(row("token_embd.weight", token));
+    for (int i = 0; i < m_.layers; ++i) block("blk." + std::to_string(i) + ".", x);
+    const char* output = m_.own_output ? "output.weight" : "token_embd.weight";
+    for (auto& v : x) v = times(output, norm(v, "output_norm.weight"));
+    return x;
+  }
+
+ private:
+  using Vector = std::vector<double>;
+
+  const std::vector<float>& tensor(const std::string& name) const { return m_.tensors.at(name); }
+  Vector row(const std::string& name, int index) const {
+    const auto* from = tensor(name).data() + index * m_.width;
+    return {from, from + m_.width};
+  }
+  Vector times(const std::string& name, const Vector& x) const {
+    const std::vector<float>& w = tensor(name);
+    Vector y(w.size() / x.size());
+    for (std::size_t r = 0; r < y.size(); ++r)
+      for (std::size_t c = 0; c < x.size(); ++c) y[r] += double{w[r * x.size() + c]} * x[c];
+    return y;
+  }
+  Vector norm(Vector x, const std::string& name) const {
+    double sum = 0;
+    for (const double v : x) sum += v * v;
+    const double scale = 1 / std::sqrt(sum / static_cast<double>(x.size()) + 1e-5);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] *= scale * double{tensor(name)[i]};
+    return x;
+  }
+  void rotate(Vector& heads, int position) const {
+    for (std::size_t head = 0; head < heads.size(); head += static_cast<std::size_t>(m_.head_size))
+      for (int i = 0; i < m_.rotated / 2; ++i) {
+        const auto factor = m_.rope_factors.empty() ? 1.0F : m_.rope_factors[std::size_t(i)];
+        const double angle = position * std::pow(m_.rope_base, -2.0 * i / m_.rotated) / factor;
+        double &a = heads[head + std::size_t(2 * i)], &b = heads[head + std::size_t(2 * i + 1)];
+        const double x = a, y = b;
+        a = x * std::cos(angle) - y * std::sin(angle);
+        b = x * std::sin(angle) + y * std::cos(angle);
+      }
+  }
+  // One head of one query over the keys so far; adds to out.
+  void attend(const Vector& q, std::span<const Vector> k, std::span<const Vector> v, int head,
+              Vector& out) const {
+    const auto size = static_cast<std::size_t>(m_.head_size);
+    const auto at = static_cast<std::size_t>(head) * size;
+    const auto kv_at = static_cast<std::size_t>(head / (m_.heads / m_.kv_heads)) * size;
+    Vector weights;
+    double sum = 0;
+    for (const Vector& key : k) {
+      double dot = 0;
+      for (std::size_t i = 0; i < size; ++i) dot += q[at + i] * key[kv_at + i];
+      weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(size))));
+      sum += weights.back();
+    }
+    for (std::size_t t = 0; t < v.size(); ++t)
+      for (std::size_t i = 0; i < size; ++i) out[at + i] += weights[t] / sum * v[t][kv_at + i];
+  }
+  void block(const std::string& p, std::vector<Vector>& x) const {
+    std::vector<Vector> k, v;
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      const Vector h = norm(x[t], p + "attn_norm.weight");
+      Vector q = times(p + "attn_q.weight", h);
+      k.push_back(times(p + "attn_k.weight", h));
+      v.push_back(times(p + "attn_v.weight", h));
+      rotate(q, static_cast<int>(t));
+      rotate(k.back(), static_cast<int>(t));
+      Vector attended(q.size());
+      for (int head = 0; head < m_.heads; ++head) attend(q, k, v, head, attended);
+      add(x[t], times(p + "attn_output.weight", attended));
+    }
+    for (Vector& token : x) {
+      const Vector h = norm(token, p + "ffn_norm.weight");
+      Vector gate = times(p + "ffn_gate.weight", h);
+      const Vector up = times(p + "ffn_up.weight", h);
+      for (std::size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i] / (1 + std::exp(-gate[i]));
+      add(token, times(p + "ffn_down.weight", gate));
+    }
+  }
+  static void add(Vector& x, const Vector& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+  }
+
+  const TinyModel& m_;
+};
+
+}  // namespace fovea::engine::test
