@@ -26,6 +26,28 @@ mkdir -p "$results"
 stages=$results/stages.tsv  # name, exit code, seconds, JUnit file or -
 failed_stages=0
 
+finish() {
+  echo "== minutes"
+  awk -F '\t' '{printf "%6.1f  %s%s\n", $3 / 60, $1, $2 == 0 ? "" : "  (failed)"; all += $3}
+               END {printf "%6.1f  all\n", all / 60}' "$stages"
+  local code=0 summary
+  summary=$(python3 tools/count_tests.py "$stages") || code=$?
+  if [[ ! ${summary##*$'\n'} =~ ^[0-9]+\ passed,\ [0-9]+\ failed,\ [0-9]+\ skipped$ ]]; then
+    # No python3, or the counting broke: the line that callers read comes all the same.
+    summary+=$'\n'"0 passed, $((failed_stages + 1)) failed, 0 skipped"
+    code=1
+  fi
+  echo "$summary"
+  exit "$code"
+}
+interrupted() {
+  trap '' INT TERM
+  printf 'interrupted\t130\t0\t-\n' >>"$stages"
+  failed_stages=$((failed_stages + 1))
+  finish
+}
+trap interrupted INT TERM
+
 # stage NAME COMMAND...: runs it with its output in a log; shows the end of the log if it fails.
 stage() {
   local name=$1 log=$results/${1//[^a-z0-9]/_}.log begin=$SECONDS code=0
@@ -34,17 +56,24 @@ stage() {
   "$@" >"$log" 2>&1 || code=$?
   if ((code != 0)); then
     failed_stages=$((failed_stages + 1))
-    grep -E '(error|FAILED|Error|\*\*\*Failed|Timeout)' "$log" | head -n 20
-    echo "-- the end of ${log#"$PWD/"}:"
-    tail -n 40 "$log"
+    echo "-- failed with code $code; from ${log#"$PWD/"}:"
+    if [[ -n ${junit:-} ]]; then  # what failed is shown with its output at the end
+      sed -n '/^The following tests/,/^Errors while/p' "$log"
+    else
+      grep -E 'error:|^FAILED:' "$log" | head -n 20
+      tail -n 40 "$log"
+    fi
   fi
   printf '%s\t%s\t%s\t%s\n' "$name" "$code" "$((SECONDS - begin))" "${junit:--}" >>"$stages"
 }
 
+wrapper=(env)  # what the programs of a stage run under
+
 build() {  # PRESET [cmake --build arguments]: goes on after an error, so that the rest is still tested
   local preset=$1
   shift
-  cmake --preset "$preset" && cmake --build --preset "$preset" --parallel "$cores" "$@" -- -k 0
+  cmake --preset "$preset" &&
+    "${wrapper[@]}" cmake --build --preset "$preset" --parallel "$cores" "$@" -- -k 0
 }
 
 tests() {  # NAME PRESET [ctest arguments]
@@ -54,7 +83,6 @@ tests() {  # NAME PRESET [ctest arguments]
   stage "$name" "${wrapper[@]}" ctest --preset "$preset" --parallel "$cores" --no-tests=error --output-junit "$junit" \
     --test-output-size-passed 16384 "$@"
 }
-wrapper=(env)
 
 stage "packages" scripts/setup.sh
 stage "model" scripts/fetch_model.sh smollm2
@@ -69,11 +97,10 @@ tests "dev: tests" dev --label-exclude "$not_sanitized"
 # ThreadSanitizer wants its address ranges free, which a very random memory layout does not always grant.
 if setarch -R true 2>/dev/null; then wrapper=(setarch -R); fi
 if $full; then
-  stage "tsan: build" "${wrapper[@]}" bash -c "$(declare -f build); cores=$cores; build tsan"
+  stage "tsan: build" build tsan
   tests "tsan: tests" tsan --label-exclude "$not_sanitized"
 else
-  stage "tsan: build" "${wrapper[@]}" bash -c \
-    "$(declare -f build); cores=$cores; build tsan --target fovea_tests_base fovea_tests_kv"
+  stage "tsan: build" build tsan --target fovea_tests_base fovea_tests_kv
   tests "tsan: tests" tsan --tests-regex '^(base|kv)/'
 fi
 wrapper=(env)
@@ -82,15 +109,4 @@ if $full; then
   stage "tidy" build tidy
 fi
 
-echo "== minutes"
-awk -F '\t' '{printf "%6.1f  %s%s\n", $3 / 60, $1, $2 == 0 ? "" : "  (failed)"; all += $3}
-             END {printf "%6.1f  all\n", all / 60}' "$stages"
-code=0
-summary=$(python3 tools/count_tests.py "$stages") || code=$?
-if [[ ! ${summary##*$'\n'} =~ ^[0-9]+\ passed,\ [0-9]+\ failed,\ [0-9]+\ skipped$ ]]; then
-  # No python3, or the counting broke: the line that callers read comes all the same.
-  summary+=$'\n'"0 passed, $((failed_stages + 1)) failed, 0 skipped"
-  code=1
-fi
-echo "$summary"
-exit "$code"
+finish

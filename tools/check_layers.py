@@ -148,7 +148,7 @@ def mirrors(path):
     if p[:2] == ("src", "backends"):
         if "kernels" in p or len(p) == 3:  # kernels are covered through the impl, the list of backends by select's tests
             return []
-        return [f"tests/backends/{p[2]}_{stem}"]
+        return [f"tests/backends/{p[2]}_{stem}", f"tests/backends_{p[2]}/{stem}"]
     if p[0] == "src":
         return [f"tests/{p[1]}/{stem}"]
     if p[:2] == ("engine", "src"):

@@ -26,6 +26,17 @@ const CLI::App& named_command(const CLI::App& app) {
   return chosen.empty() ? app : *chosen.front();
 }
 
+// CLI11 would only say that a command is missing.
+void check_command(CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  throw UsageError(fmt::format("there is no command '{}' (commands: {})", argv[1], names));
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv) {
@@ -42,6 +53,7 @@ int run(int argc, const char* const* argv) {
   add_backends(app, action);
   add_explain(app, action);
   try {
+    check_command(app, argc, argv);
     try {
       app.parse(argc, argv);
     } catch (const CLI::Success& e) {

@@ -25,9 +25,9 @@ std::string text(const Multiples& m) {
   const int first = (m.min + m.base - 1) / m.base * m.base;
   const int last = m.max == INT_MAX ? INT_MAX : m.max / m.base * m.base;
   if (first == last) return fmt::format("{}", first);
-  const std::string to = last == INT_MAX ? "" : fmt::format("{}", last);
-  return m.base == 1 ? fmt::format("{}-{}", first, to)
-                     : fmt::format("{}-{} by {}", first, to, m.base);
+  const std::string range =
+      last == INT_MAX ? fmt::format("{}+", first) : fmt::format("{}-{}", first, last);
+  return m.base == 1 ? range : fmt::format("{} by {}", range, m.base);
 }
 
 Json list(const Sizes& sizes) {
@@ -43,6 +43,7 @@ Json list(const Sizes& sizes) {
 }  // namespace
 
 std::string sizes_text(const Sizes& sizes) {
+  if (sizes == Sizes{{}}) return "any";
   std::string out;
   for (const Multiples& m : sizes) out += (out.empty() ? "" : ", ") + text(m);
   return out;

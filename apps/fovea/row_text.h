@@ -10,7 +10,7 @@ namespace fovea::app {
 
 nlohmann::ordered_json row_json(const Row& row);
 nlohmann::ordered_json reasons_json(const std::vector<Reason>& reasons);
-// "8, 16…64 by 8" for people.
+// "64, 8-256 by 8, 16+ by 16" for people.
 std::string sizes_text(const Sizes& sizes);
 
 }  // namespace fovea::app

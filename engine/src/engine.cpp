@@ -79,7 +79,6 @@ Engine::State::State(const std::string& model_path, const EngineOptions& given)
   model = load_model(file, {.attention = attention_options(options),
                             // Rows of logits go through the same memory as tokens do.
                             .max_batch_tokens = std::max<std::int64_t>(batch_tokens, kLogitRows),
-                            .max_model_len = max_model_len,
                             .backends = preference,
                             .executor = pool.get(),
                             .on_progress = options.on_load_progress});

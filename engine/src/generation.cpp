@@ -158,12 +158,14 @@ void Engine::Generation::decode() {
 void Engine::Generation::run() {
   result.finish_reason = FinishReason::kLength;
   if (request.max_tokens == 0 && !request.score) return;
-  if (!prefill())
+  if (!prefill()) {
     result.finish_reason = FinishReason::kCancelled;
-  else if (request.max_tokens > 0 && std::ssize(request.prompt) >= s.max_model_len)
+    result.prompt_logprob_sum.reset();  // a sum of a part would look like one of the whole
+  } else if (request.max_tokens > 0 && std::ssize(request.prompt) >= s.max_model_len) {
     result.finish_reason = FinishReason::kContext;
-  else if (request.max_tokens > 0)
+  } else if (request.max_tokens > 0) {
     decode();
+  }
 }
 
 Support Engine::check(const Request& request) const {

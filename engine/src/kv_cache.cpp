@@ -2,6 +2,8 @@
 #include "kv_cache.h"
 
 #include <algorithm>
+#include <new>
+#include <string>
 #include <utility>
 
 namespace fovea::engine {
@@ -28,6 +30,19 @@ PagedLayout make_layout(const AttentionLayer& layer, std::size_t num_layers,
   return make_paged_layout(spec, preferred_layout(layer), static_cast<int>(num_layers), blocks + 1);
 }
 
+// Large caches are committed only as they are written, but even their addresses can be too many.
+Buffer make_memory(const PagedLayout& layout) {
+  try {
+    return Buffer(static_cast<std::size_t>(layout.total_bytes));
+  } catch (const std::bad_alloc&) {
+    throw ConfigError("kv_blocks",
+                      std::to_string(layout.num_blocks - 1) + " blocks, " +
+                          std::to_string(layout.total_bytes) + " bytes",
+                      "what the system gives memory for",
+                      "fewer blocks or a shorter max_model_len");
+  }
+}
+
 Bounds bounds_of(const CacheOptions& options, int table_width) {
   return {.max_num_reqs = options.max_num_reqs,
           .max_num_tokens = options.max_batch_tokens,
@@ -48,7 +63,7 @@ CacheGroup::CacheGroup(std::span<const AttentionLayer> layers, std::vector<std::
     : members_(std::move(members)),
       backend_(layers[members_[0]].backend().name()),
       layout_(make_layout(layers[members_[0]], members_.size(), options)),
-      memory_(static_cast<std::size_t>(layout_.total_bytes)),
+      memory_(make_memory(layout_)),
       pool_(std::make_unique<BlockPool>(BlockPoolOptions{.num_blocks = layout_.num_blocks})),
       table_(options.max_num_reqs, table_width(layers[members_[0]], options),
              layout_.spec.block_size, layers[members_[0]].spec().kernel_block_size),

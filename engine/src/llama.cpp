@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -35,37 +34,49 @@ RopeParams read_rope(ModelKeys& keys, int head_size) {
   if (rope.rotated % 2 != 0)
     throw InputError("llama.rope.dimension_count", std::to_string(rope.rotated), "an even number");
   rope.base = keys.positive("rope.freq_base", 10000);
-  rope.linear_factor = keys.positive("rope.scale_linear", 1);
-  const std::string scaling = keys.text("rope.scaling.type", "none");
+  const std::string scaling = keys.text("rope.scaling.type", "");
+  const double old_factor = keys.positive("rope.scale_linear", 1);  // older files' only key
   if (scaling == "linear")
     rope.linear_factor = keys.positive("rope.scaling.factor");
+  else if (scaling.empty())  // a factor alone means linear
+    rope.linear_factor = keys.positive("rope.scaling.factor", old_factor);
   else if (scaling != "none")
     throw InputError("llama.rope.scaling.type", scaling,
                      "none or linear (or factors in the tensor rope_freqs.weight)");
   for (const char* key : {"factor", "original_context_length", "finetuned"})
-    keys.ignore("rope.scaling." + std::string(key));  // say nothing without a type
+    keys.ignore("rope.scaling." + std::string(key));  // nothing to these types
   return rope;
 }
 
-RopeParams rope_with(RopeParams rope, const std::vector<float>& factors) {
+std::vector<float> read_rope_factors(ModelTensors& tensors, int rotated) {
+  std::vector<float> factors;
+  if (tensors.has("rope_freqs.weight")) factors = tensors.vector("rope_freqs.weight", rotated / 2);
   for (const float factor : factors)
     if (!(factor > 0) || !std::isfinite(factor))
       throw InputError("rope_freqs.weight", std::to_string(factor), "finite factors above 0");
+  return factors;
+}
+
+RopeParams with_factors(RopeParams rope, const std::vector<float>& factors) {
   rope.frequency_factors = factors;
   return rope;
 }
 
 Config read_config(const GgufFile& file) {
-  constexpr std::int64_t kMax = 1 << 20;  // far beyond any model; keeps products in 64 bits
+  // Far beyond any model; what is allocated by a number in the file stays small.
+  constexpr std::int64_t kMax = 1 << 20, kMaxLayers = 1 << 10, kMaxContext = 1 << 24;
   ModelKeys keys(file);
   Config c{};
-  c.num_layers = static_cast<int>(keys.integer("block_count", 1, kMax));
-  c.context_length = keys.integer("context_length", 1, INT_MAX);
+  c.num_layers = static_cast<int>(keys.integer("block_count", 1, kMaxLayers));
+  c.context_length = keys.integer("context_length", 1, kMaxContext);
   c.width = keys.integer("embedding_length", 1, kMax);
   c.ffn_width = keys.integer("feed_forward_length", 1, kMax);
   c.num_heads = static_cast<int>(keys.integer("attention.head_count", 1, kMax));
   c.num_kv_heads =
       static_cast<int>(keys.integer("attention.head_count_kv", 1, c.num_heads, c.num_heads));
+  if (c.num_heads % c.num_kv_heads != 0)
+    throw InputError("llama.attention.head_count_kv", std::to_string(c.num_kv_heads),
+                     "a divisor of head_count = " + std::to_string(c.num_heads));
   c.head_size = static_cast<int>(keys.integer("attention.key_length", 1, kMax,
                                               std::max<std::int64_t>(1, c.width / c.num_heads)));
   c.epsilon = static_cast<float>(keys.positive("attention.layer_norm_rms_epsilon"));
@@ -147,15 +158,14 @@ Weights load_weights(const GgufFile& file, const Config& c, LinearContext& linea
   const MatrixSource output =
       source_of(tied ? *w.embedding : tensors.matrix("output.weight", vocab_size, c.width));
   w.output_norm = tensors.vector("output_norm.weight", c.width);
-  if (tensors.has("rope_freqs.weight"))
-    w.rope_factors = tensors.vector("rope_freqs.weight", c.rope.rotated / 2);
+  w.rope_factors = read_rope_factors(tensors, c.rope.rotated);
   std::vector<BlockTensors> blocks;
   for (int i = 0; i < c.num_layers; ++i) blocks.push_back(find_block(tensors, c, i));
   tensors.refuse_unread();
 
   const auto packed = [&](int parts) {
     file.release_pages();
-    if (options.on_progress) options.on_progress(double{1} * parts / (c.num_layers + 1));
+    if (options.on_progress) options.on_progress(static_cast<double>(parts) / (c.num_layers + 1));
   };
   for (BlockTensors& b : blocks) {
     w.blocks.push_back({std::move(b.attention_norm), std::move(b.ffn_norm), Linear(linear, b.qkv),
@@ -175,7 +185,7 @@ class Llama final : public Model {
         linear_(*options.executor, options.attention.dtype),
         layers_(make_layers(config, options)),
         weights_(load_weights(file, config, linear_, options)),
-        rope_(rope_with(config.rope, weights_.rope_factors), options.max_model_len),
+        rope_(with_factors(config.rope, weights_.rope_factors), options.max_batch_tokens),
         x_(options.max_batch_tokens, config.width, DType::kF32),
         y_(options.max_batch_tokens, config.width, DType::kF32),
         normed_(options.max_batch_tokens, config.width, linear_.dtype()),
@@ -200,11 +210,12 @@ class Llama final : public Model {
     const std::int64_t n = std::ssize(batch.tokens);
     const TensorView x = x_.rows(n), y = y_.rows(n), normed = normed_.rows(n);
     embed(batch.tokens, x);
+    rope_.set(batch.positions);
     for (std::size_t i = 0; i < weights_.blocks.size(); ++i) {
       const Block& block = weights_.blocks[i];
       rms_norm(executor, x, block.attention_norm, config_.epsilon, normed);
       block.qkv.forward(normed, qkv_.rows(n));
-      attend(layers_[i], batch, batch.attention[i]);
+      attend(layers_[i], n, batch.attention[i]);
       block.attention_output.forward(attended_.rows(n), y);
       add(executor, x, y);
       rms_norm(executor, x, block.ffn_norm, config_.epsilon, normed);
@@ -235,16 +246,13 @@ class Llama final : public Model {
     }
   }
 
-  void attend(const AttentionLayer& layer, const ModelBatch& batch, const LayerStep& step) {
-    const std::int64_t n = std::ssize(batch.tokens), size = config_.head_size;
+  void attend(const AttentionLayer& layer, std::int64_t n, const LayerStep& step) {
+    const std::int64_t size = config_.head_size;
     const int heads = config_.num_heads, kv_heads = config_.num_kv_heads;
-    const int all_heads = heads + 2 * kv_heads;
-    const TensorView from = qkv_.heads(n, 0, all_heads, size);
-    const TensorView to = rotated_.heads(n, 0, all_heads, size);
-    rope(linear_.executor(), rope_,
-         {.x = from, .positions = batch.positions, .rotated_heads = heads + kv_heads, .out = to});
+    const TensorView from = qkv_.heads(n, size), to = rotated_.heads(n, size);
+    rope(linear_.executor(), rope_, {.x = from, .rotated_heads = heads + kv_heads, .out = to});
     const TensorView q = to.slice(1, 0, heads), k = to.slice(1, heads, heads + kv_heads);
-    const TensorView v = to.slice(1, heads + kv_heads, all_heads), out = attended_.rows(n);
+    const TensorView v = to.slice(1, heads + kv_heads, to.size(1)), out = attended_.rows(n);
     Stream stream;
     layer.forward(step.metadata,
                   {.q = q,

@@ -32,7 +32,6 @@ struct ModelHeader {
 struct ModelOptions {
   AttentionOptions attention = {};
   std::int64_t max_batch_tokens = 0;  // query tokens of one step
-  std::int64_t max_model_len = 0;     // positions
   Preference backends = {};
   Executor* executor = nullptr;
   std::function<void(double fraction)> on_progress = {};
@@ -61,7 +60,7 @@ class Model {
   virtual std::int64_t num_compiled() const = 0;
 
   // Runs all layers: writes the cache and keeps the hidden state of each token. At most
-  // max_batch_tokens tokens, ids inside the vocabulary, positions below max_model_len.
+  // max_batch_tokens tokens, with ids inside the vocabulary.
   virtual void forward(const ModelBatch& batch) = 0;
   // Logits of these rows of the last batch: out [rows, vocab_size].
   virtual void logits(std::span<const int> rows, std::span<float> out) = 0;

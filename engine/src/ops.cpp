@@ -108,22 +108,24 @@ void silu_gate(Executor& executor, const TensorView& x, const TensorView& out) {
   });
 }
 
-RopeTable::RopeTable(const RopeParams& params, std::int64_t num_positions)
-    : rotated_(params.rotated), num_positions_(num_positions) {
-  const auto pairs = static_cast<std::size_t>(rotated_ / 2);
-  std::vector<double> frequencies(pairs);
-  for (std::size_t i = 0; i < pairs; ++i) {
+RopeTable::RopeTable(const RopeParams& params, std::int64_t max_rows)
+    : frequencies_(static_cast<std::size_t>(params.rotated / 2)),
+      values_(static_cast<std::size_t>(max_rows * params.rotated)) {
+  for (std::size_t i = 0; i < frequencies_.size(); ++i) {
     const double factor =
         params.frequency_factors.empty() ? 1.0 : static_cast<double>(params.frequency_factors[i]);
-    const double exponent = -2.0 * static_cast<double>(i) / rotated_;
-    frequencies[i] = std::pow(params.base, exponent) / factor / params.linear_factor;
+    const double exponent = -2.0 * static_cast<double>(i) / params.rotated;
+    frequencies_[i] = std::pow(params.base, exponent) / factor / params.linear_factor;
   }
-  values_.reserve(2 * pairs * static_cast<std::size_t>(num_positions));
-  for (std::int64_t position = 0; position < num_positions; ++position)
-    for (const double frequency : frequencies) {
-      const double angle = static_cast<double>(position) * frequency;
-      values_.push_back(static_cast<float>(std::cos(angle)));
-      values_.push_back(static_cast<float>(std::sin(angle)));
+}
+
+void RopeTable::set(std::span<const std::int32_t> positions) {
+  float* value = values_.data();
+  for (const std::int32_t position : positions)
+    for (const double frequency : frequencies_) {
+      const double angle = position * frequency;
+      *value++ = static_cast<float>(std::cos(angle));
+      *value++ = static_cast<float>(std::sin(angle));
     }
 }
 
@@ -133,7 +135,7 @@ void rope(Executor& executor, const RopeTable& table, const RopeArgs& args) {
   with_elements(args.out, [&]<class T>(T* to) {
     for_rows(executor, args.x.size(0), n, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const auto angles = table.at(args.positions[static_cast<std::size_t>(row)]);
+        const auto angles = table.row(row);
         const float* x = from + row * n;
         T* out = to + row * n;
         for (std::int64_t head = 0; head < heads; ++head) {

@@ -19,7 +19,7 @@ template <class F>
 void for_rows(Executor& executor, std::int64_t rows, std::int64_t row_values, F&& f) {
   constexpr std::int64_t kWorthIt = 16384;  // numbers; about what starting the workers costs
   const std::int64_t parts =
-      rows * row_values < kWorthIt ? 1 : std::min<std::int64_t>(rows, executor.num_workers());
+      rows * row_values < kWorthIt ? 1 : std::min<std::int64_t>(rows, 2 * executor.num_workers());
   if (parts <= 1) return f(std::int64_t{0}, rows);
   parallel_for(executor, static_cast<int>(parts),
                [&](int item, int) { f(rows * item / parts, rows * (item + 1) / parts); });
@@ -45,28 +45,27 @@ struct RopeParams {
   std::vector<float> frequency_factors = {};  // divide one each; empty: 1
 };
 
-// Cosines and sines of all positions, from angles in float64.
+// Cosines and sines of the positions of one batch, from angles in float64.
 class RopeTable {
  public:
-  RopeTable(const RopeParams& params, std::int64_t num_positions);
-  int rotated() const { return rotated_; }
-  std::int64_t num_positions() const { return num_positions_; }
-  // Of one position: cosine and sine of each pair, side by side.
-  std::span<const float> at(std::int64_t position) const {
-    return {values_.data() + position * rotated_, static_cast<std::size_t>(rotated_)};
+  RopeTable(const RopeParams& params, std::int64_t max_rows);
+  int rotated() const { return static_cast<int>(2 * frequencies_.size()); }
+  // At most max_rows positions; no allocation.
+  void set(std::span<const std::int32_t> positions);
+  // Of one row of the batch: cosine and sine of each pair, side by side.
+  std::span<const float> row(std::int64_t row) const {
+    return {values_.data() + row * rotated(), static_cast<std::size_t>(rotated())};
   }
 
  private:
-  int rotated_;
-  std::int64_t num_positions_;
+  std::vector<double> frequencies_;  // of each pair
   std::vector<float> values_;
 };
 
-// Heads of the first `rotated_heads` are rotated, the others copied. x, out [rows, heads,
-// head_size]; positions [rows], each inside the table.
+// The first `rotated_heads` heads are rotated, the others copied. x, out [rows, heads, head_size];
+// the table has been set to the rows' positions.
 struct RopeArgs {
   const TensorView& x;
-  std::span<const std::int32_t> positions;
   int rotated_heads = 0;
   const TensorView& out;
 };

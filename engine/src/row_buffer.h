@@ -17,13 +17,9 @@ class RowBuffer {
         dtype_(dtype),
         memory_(static_cast<std::size_t>(max_rows * columns) * size_of(dtype)) {}
   TensorView rows(std::int64_t n) const { return {memory_.data(), dtype_, {n, columns_}}; }
-  // The same memory with columns [begin, begin + heads · head_size) seen as heads.
-  TensorView heads(std::int64_t n, std::int64_t begin, std::int64_t heads,
-                   std::int64_t head_size) const {
-    return {memory_.data() + static_cast<std::size_t>(begin) * size_of(dtype_),
-            dtype_,
-            {n, heads, head_size},
-            {columns_, head_size, 1}};
+  // The same memory, each row cut into heads.
+  TensorView heads(std::int64_t n, std::int64_t head_size) const {
+    return {memory_.data(), dtype_, {n, columns_ / head_size, head_size}};
   }
 
  private:

@@ -28,11 +28,10 @@ BlockPool::BlockPool(const BlockPoolOptions& options) : has_null_(options.null_b
   }
   const auto n = static_cast<std::size_t>(options.num_blocks);
   blocks_.resize(n);
-  waiting_.reserve(n);  // so that release() never allocates
   seen_.resize(n);
   if (has_null_) blocks_[at(kNull)].references = 1;  // the pool's own
   for (std::int64_t b = has_null_ ? 1 : 0; b < options.num_blocks; ++b) {
-    push_tail(static_cast<BlockId>(b));
+    link(Place::kFree, free_.tail, static_cast<BlockId>(b));
   }
 }
 
@@ -45,43 +44,60 @@ void BlockPool::check_id(BlockId block) const {
   throw InputError("block", fmt::format("{}", block), fmt::format("0 to {}", num_blocks() - 1));
 }
 
-void BlockPool::push_tail(BlockId block) {
+// Puts a block behind `after` in the list of that place, or at its head if that is negative.
+void BlockPool::link(Place place, BlockId after, BlockId block) {
+  List& list = place == Place::kFree ? free_ : waiting_;
   Block& b = blocks_[at(block)];
-  b.prev = tail_;
-  b.next = -1;
-  b.in_queue = true;
-  (tail_ < 0 ? head_ : blocks_[at(tail_)].next) = block;
-  tail_ = block;
-  ++num_free_;
+  b.place = place;
+  b.prev = after;
+  b.next = after < 0 ? list.head : blocks_[at(after)].next;
+  (b.prev < 0 ? list.head : blocks_[at(b.prev)].next) = block;
+  (b.next < 0 ? list.tail : blocks_[at(b.next)].prev) = block;
+  ++list.size;
 }
 
-BlockId BlockPool::pop_head() {
-  const BlockId block = head_;
+// Takes a block out of the list that it is in.
+void BlockPool::unlink(BlockId block) {
   Block& b = blocks_[at(block)];
-  head_ = b.next;
-  (head_ < 0 ? tail_ : blocks_[at(head_)].prev) = -1;
-  b.next = -1;
-  b.in_queue = false;
-  --num_free_;
+  List& list = b.place == Place::kFree ? free_ : waiting_;
+  (b.prev < 0 ? list.head : blocks_[at(b.prev)].next) = b.next;
+  (b.next < 0 ? list.tail : blocks_[at(b.next)].prev) = b.prev;
+  b.prev = b.next = -1;
+  b.place = Place::kOwned;
+  --list.size;
+}
+
+// A block without owners joins the free queue. One without content goes to the head, behind
+// `front`, the one of the same call that went there before it. Returns the new `front`.
+BlockId BlockPool::link_free(BlockId block, BlockId front) {
+  if (blocks_[at(block)].cached) {
+    link(Place::kFree, free_.tail, block);
+    return front;
+  }
+  link(Place::kFree, front, block);
   return block;
 }
 
+void BlockPool::update_peak() {
+  const std::int64_t null_blocks = has_null_ ? 1 : 0;
+  peak_owned_ = std::max(peak_owned_, num_blocks() - null_blocks - free_.size - waiting_.size);
+}
+
 bool BlockPool::allocate(std::span<BlockId> out) {
-  if (out.size() > static_cast<std::size_t>(num_free_)) return false;
+  if (out.size() > static_cast<std::size_t>(free_.size)) return false;
   for (BlockId& block : out) {
-    block = pop_head();
+    block = free_.head;
+    unlink(block);
     blocks_[at(block)].references = 1;
   }
-  const std::int64_t null_blocks = has_null_ ? 1 : 0;
-  const std::int64_t owned =
-      num_blocks() - null_blocks - num_free_ - static_cast<std::int64_t>(waiting_.size());
-  peak_owned_ = std::max(peak_owned_, owned);
+  update_peak();
+  for (const BlockId block : out) forget(block);  // last, so that the listener sees a sound pool
   return true;
 }
 
 void BlockPool::add_reference(BlockId block) {
   check_id(block);
-  if (has_null_ && block == kNull) {
+  if (is_null(block)) {
     throw InputError("block", fmt::format("{}, the null block", block), "an owned block");
   }
   int& references = blocks_[at(block)].references;
@@ -95,9 +111,45 @@ void BlockPool::add_reference(BlockId block) {
   ++references;
 }
 
+void BlockPool::take(std::span<const BlockId> blocks) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const BlockId id = blocks[i];
+    if (id < 0 || id >= num_blocks()) {
+      throw InputError("blocks", fmt::format("block {} at index {}", id, i),
+                       fmt::format("0 to {}", num_blocks() - 1));
+    }
+    if (is_null(id)) continue;
+    const Block& b = blocks_[at(id)];
+    if (b.references == 0 && !b.cached) {
+      throw InputError("blocks", fmt::format("block {} at index {}, which is free", id, i),
+                       "blocks that are owned or cached");
+    }
+    // As if all were the same block.
+    if (blocks.size() > static_cast<std::size_t>(std::numeric_limits<int>::max() - b.references)) {
+      throw InputError(
+          "blocks", fmt::format("block {} at index {}, which has {} owners", id, i, b.references),
+          "blocks with fewer owners");
+    }
+  }
+  for (const BlockId id : blocks) {
+    if (is_null(id)) continue;
+    if (blocks_[at(id)].place != Place::kOwned) unlink(id);
+    ++blocks_[at(id)].references;
+  }
+  update_peak();
+}
+
+void BlockPool::take(BlockId block) {
+  check_id(block);
+  if (is_null(block)) {
+    throw InputError("block", fmt::format("{}, the null block", block),
+                     "a block that is owned or cached");
+  }
+  take(std::span(&block, 1));
+}
+
 void BlockPool::release(std::span<const BlockId> blocks, StepNumber last_step) {
   if (last_step < 0) throw InputError("last_step", fmt::format("{}", last_step), "at least 0");
-  const auto is_null = [&](BlockId b) { return has_null_ && b == kNull; };
   // First all checks, so that a refused call changes nothing.
   std::size_t num_right = 0;
   for (const BlockId b : blocks) {
@@ -118,116 +170,73 @@ void BlockPool::release(std::span<const BlockId> blocks, StepNumber last_step) {
                                  blocks_[at(b)].references));
   }
 
+  BlockId front = -1;
   for (const BlockId id : blocks) {
     if (is_null(id)) continue;
     Block& b = blocks_[at(id)];
     b.last_step = std::max(b.last_step, last_step);  // of all its owners
     if (--b.references > 0) continue;
     if (b.last_step > completed_) {
-      waiting_.push_back(id);
+      link(Place::kWaiting, waiting_.tail, id);
     } else {
-      push_tail(id);
+      front = link_free(id, front);
     }
   }
 }
 
 void BlockPool::complete_step(StepNumber step) {
   completed_ = std::max(completed_, step);
-  std::size_t kept = 0;
-  for (const BlockId block : waiting_) {
-    if (blocks_[at(block)].last_step <= completed_) {
-      push_tail(block);
-    } else {
-      waiting_[kept++] = block;
-    }
+  BlockId front = -1;
+  for (BlockId block = waiting_.head, next = -1; block >= 0; block = next) {
+    next = blocks_[at(block)].next;
+    if (blocks_[at(block)].last_step > completed_) continue;
+    unlink(block);
+    front = link_free(block, front);
   }
-  waiting_.resize(kept);
+}
+
+void BlockPool::mark_cached(BlockId block) {
+  check_id(block);
+  if (is_null(block) || blocks_[at(block)].references == 0) {
+    throw InputError(
+        "block", fmt::format("{}, {}", block, is_null(block) ? "the null block" : "which is free"),
+        "an owned block");
+  }
+  blocks_[at(block)].cached = true;
+}
+
+void BlockPool::unmark_cached(BlockId block) {
+  check_id(block);
+  const Block& b = blocks_[at(block)];
+  if (!b.cached) return;
+  if (b.place == Place::kFree) {
+    unlink(block);
+    link(Place::kFree, -1, block);
+  }
+  forget(block);
+}
+
+void BlockPool::forget(BlockId block) {
+  Block& b = blocks_[at(block)];
+  if (!b.cached) return;
+  b.cached = false;
+  if (listener_ != nullptr) listener_->on_evict(block);
+}
+
+bool BlockPool::is_cached(BlockId block) const {
+  check_id(block);
+  return blocks_[at(block)].cached;
+}
+
+void BlockPool::set_listener(EvictionListener* listener) {
+  if (listener == listener_) return;
+  for (std::int64_t b = 0; b < num_blocks(); ++b) unmark_cached(static_cast<BlockId>(b));
+  listener_ = listener;
 }
 
 int BlockPool::num_references(BlockId block) const {
   check_id(block);
   return blocks_[at(block)].references;
-}
-
-// How often each block is in the free queue, and what is wrong with the queue.
-std::vector<int> BlockPool::check_queue(std::vector<std::string>& wrong) const {
-  std::vector<int> in_queue(blocks_.size());
-  std::int64_t length = 0;
-  BlockId prev = -1;
-  for (BlockId b = head_; b >= 0 && length < num_blocks(); b = blocks_[at(b)].next) {
-    if (blocks_[at(b)].prev != prev) {
-      wrong.push_back(fmt::format("The free queue is broken in front of block {}.", b));
-    }
-    ++in_queue[at(b)];
-    ++length;
-    prev = b;
-  }
-  if (prev != tail_ || length != num_free_) {
-    wrong.push_back(
-        fmt::format("The free queue has {} blocks and ends with {}, but {} and {} are recorded.",
-                    length, prev, num_free_, tail_));
-  }
-  return in_queue;
-}
-
-namespace {
-
-// How often each block is listed by an owner, and what is wrong with the lists themselves.
-std::vector<int> count_owners(std::span<const std::span<const BlockId>> owned,
-                              std::size_t num_blocks, std::vector<std::string>& wrong) {
-  std::vector<int> owners(num_blocks);
-  for (std::size_t i = 0; i < owned.size(); ++i) {
-    for (const BlockId b : owned[i]) {
-      if (b >= 0 && at(b) < num_blocks) {
-        ++owners[at(b)];
-      } else {
-        wrong.push_back(fmt::format("Owner {} lists block {}, which does not exist.", i, b));
-      }
-    }
-  }
-  return owners;
-}
-
-}  // namespace
-
-std::vector<std::string> BlockPool::check_ownership(
-    std::span<const std::span<const BlockId>> owned) const {
-  std::vector<std::string> wrong;
-  const std::vector<int> owners = count_owners(owned, blocks_.size(), wrong);
-
-  const std::vector<int> in_queue = check_queue(wrong);
-  std::vector<int> is_waiting(blocks_.size());
-  for (const BlockId b : waiting_) {
-    ++is_waiting[at(b)];
-    if (blocks_[at(b)].last_step <= completed_) {
-      wrong.push_back(fmt::format("Block {} waits for step {}, which has completed.", b,
-                                  blocks_[at(b)].last_step));
-    }
-  }
-
-  for (std::size_t i = has_null_ ? 1 : 0; i < blocks_.size(); ++i) {
-    const Block& b = blocks_[i];
-    if (b.references != owners[i]) {
-      wrong.push_back(
-          fmt::format("Block {} has {} references but {} owners.", i, b.references, owners[i]));
-    }
-    if (in_queue[i] != (b.in_queue ? 1 : 0)) {
-      wrong.push_back(fmt::format("Block {} is {} times in the free queue but marked as {}.", i,
-                                  in_queue[i], b.in_queue ? "in it" : "not in it"));
-    }
-    const int places = in_queue[i] + is_waiting[i] + (b.references > 0 ? 1 : 0);
-    if (places != 1) {
-      wrong.push_back(
-          fmt::format("Block {} is {} times free, {} times waiting and has {} "
-                      "references; it must be one of the three.",
-                      i, in_queue[i], is_waiting[i], b.references));
-    }
-  }
-  if (has_null_ && (blocks_[at(kNull)].references != 1 || in_queue[at(kNull)] != 0 ||
-                    is_waiting[at(kNull)] != 0)) {
-    wrong.emplace_back("The null block has been handed out or freed.");
-  }
-  return wrong;
 }
 
 }  // namespace fovea

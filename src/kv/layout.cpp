@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kv/checked.h"
+#include "kv/layout_check.h"
 
 namespace fovea {
 namespace {
@@ -138,22 +139,20 @@ void check_multiples(const PagedLayout& l, const KernelStrides& s, std::int64_t 
   if (!reasons.empty()) throw ConfigError(ConfigError::Kind::kInvalidValue, std::move(reasons));
 }
 
-void check_view_arguments(const PagedLayout& l, const void* base, int layer) {
+}  // namespace
+
+void check_memory(const PagedLayout& layout, const void* base) {
   constexpr std::uintptr_t kAlignment = 64;
-  if (!same(l, make_paged_layout(l.spec, l.layout, l.num_layers, l.num_blocks))) {
+  if (!same(layout,
+            make_paged_layout(layout.spec, layout.layout, layout.num_layers, layout.num_blocks))) {
     throw InputError("layout", "strides that do not belong to its sizes",
                      "what make_paged_layout returned");
-  }
-  if (layer < 0 || layer >= l.num_layers) {
-    throw InputError("layer", fmt::format("{}", layer), fmt::format("0 to {}", l.num_layers - 1));
   }
   if (base == nullptr || reinterpret_cast<std::uintptr_t>(base) % kAlignment != 0) {
     throw InputError("base", fmt::format("address {}", base),
                      fmt::format("memory aligned to {} bytes", kAlignment));
   }
 }
-
-}  // namespace
 
 std::string_view name_of(CacheLayout layout) {
   const std::size_t i = index_of(layout);
@@ -227,7 +226,11 @@ PagedLayout make_paged_layout(const KVCacheSpec& spec, CacheLayout layout, int n
 
 KVCacheView layer_view(const PagedLayout& layout, void* base, int layer, KernelBlockSize block_size,
                        DeviceId device) {
-  check_view_arguments(layout, base, layer);
+  check_memory(layout, base);
+  if (layer < 0 || layer >= layout.num_layers) {
+    throw InputError("layer", fmt::format("{}", layer),
+                     fmt::format("0 to {}", layout.num_layers - 1));
+  }
   const DType dtype = element_type(layout);
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   const int ratio = kernel_blocks_per_manager_block(layout.spec.block_size, block_size);

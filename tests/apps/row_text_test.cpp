@@ -9,7 +9,8 @@ namespace {
 TEST(RowText, SizesReadLikeSentences) {
   EXPECT_EQ(sizes_text({{64, 64, 64}}), "64");
   EXPECT_EQ(sizes_text({{8, 1, 260}}), "8-256 by 8");
-  EXPECT_EQ(sizes_text({{1, 1, 512}, {16, 16}}), "1-512, 16- by 16");
+  EXPECT_EQ(sizes_text({{1, 1, 512}, {16, 16}}), "1-512, 16+ by 16");
+  EXPECT_EQ(sizes_text({{}}), "any");
   EXPECT_EQ(sizes_text({}), "");
 }
 

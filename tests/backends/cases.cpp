@@ -62,6 +62,7 @@ bool Cases::admits(const Sample& sample) const {
 std::optional<StepResult> Cases::run(const Sample& sample, const Fills& fills, int nth) const {
   if (!admits(sample)) return std::nullopt;
   std::vector<oracle::Values> values;
+  values.reserve(sample.problem.requests.size());
   for (const Request& r : sample.problem.requests) {
     values.push_back(make_values(sample.problem, r, fills));
   }

@@ -62,7 +62,7 @@ TEST_P(Rows, case_A09) {
     s.problem.causal = h.causal;
     const auto filled = [&](double k, double v) {
       Fills fills = random_fills(5);
-      const auto put = [&h](Fill fill, double x) {
+      const auto put = [&h](const Fill& fill, double x) {
         return [fill, x, &h](int p, int g, int e) {
           const double other = fill(p, g, e);
           return p == h.position ? x : other;

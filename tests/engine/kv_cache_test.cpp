@@ -20,7 +20,7 @@ AttentionLayer make(const std::string& name, int head_size, int block_size) {
 std::vector<AttentionLayer> layers_of(std::initializer_list<int> head_sizes, int block_size = 4) {
   std::vector<AttentionLayer> layers;
   for (const int size : head_sizes)
-    layers.push_back(make("l" + std::to_string(layers.size()), size, block_size));
+    layers.push_back(make(std::to_string(layers.size()), size, block_size));
   return layers;
 }
 

@@ -2,8 +2,10 @@
 #include "linear.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
+#include <filesystem>
 #include <random>
 #include <vector>
 
@@ -124,6 +126,24 @@ TEST(Linear, CompilesNothingOnceTheNumbersOfRowsRepeat) {
     run(200);
   }
   EXPECT_EQ(context.num_compiled(), compiled);
+}
+
+TEST(Linear, NeverOpensATeamOfThreads) {
+  const auto num_threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  ThreadPool pool(2);
+  omp_set_num_threads(4);  // what OpenMP would use on this thread
+  const auto before = num_threads();
+  LinearContext context(pool, DType::kF32);
+  const auto w = random_values(256 * 512, 1);
+  const Linear linear(context, std::vector{source_of(w, 256)});
+  std::vector<float> x(300 * 256, 1), y(300 * 512);
+  for (const std::int64_t rows : {1, 20, 300})
+    linear.forward(TensorView(x.data(), DType::kF32, {rows, 256}),
+                   TensorView(y.data(), DType::kF32, {rows, 512}));
+  EXPECT_EQ(num_threads(), before);
+  EXPECT_EQ(omp_get_max_threads(), 4);
 }
 
 TEST(Linear, KeepsNeighboursOfItsResult) {

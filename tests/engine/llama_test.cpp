@@ -23,7 +23,6 @@ class Loaded {
       : bytes_(model.bytes()), file_(GgufFile::parse(bytes_, "tiny.gguf")), pool_(workers) {
     model_ = llama::load(file_, {.attention = {.dtype = dtype, .block_size = 4},
                                  .max_batch_tokens = 40,
-                                 .max_model_len = model.context,
                                  .executor = &pool_});
     groups_ = make_cache_groups(
         model_->layers(),
@@ -219,26 +218,46 @@ TEST(Llama, RefusesABrokenFile) {
   model.tensors.erase("blk.1.ffn_up.weight");
   EXPECT_NE(text(model).find("blk.1.ffn_up.weight"), std::string::npos);
   model = TinyModel().fill();
-  model.ffn = 40;  // the tensors say 52
-  EXPECT_NE(text(model), "accepted");
+  model.tensors.erase("output_norm.weight");
+  EXPECT_NE(refusal(model,
+                    [](test::GgufWriter& w) {
+                      w.tensor("output_norm.weight", {35}, GgmlType::kF32,
+                               test::bytes_of(std::vector<float>(35)));
+                    })
+                .find("[35]"),
+            std::string::npos);
   model = TinyModel{.rope_factors = {1, 0, 1, 1}}.fill();
   EXPECT_NE(text(model).find("rope_freqs.weight"), std::string::npos);
   model = TinyModel{.rotated = 7}.fill();
   EXPECT_NE(text(model).find("rope.dimension_count"), std::string::npos);
   model = TinyModel().fill();
-  model.kv_heads = 7;
-  EXPECT_NE(text(model).find("head_count_kv"), std::string::npos);
+  for (const int kv_heads : {7, 4}) {
+    model.kv_heads = kv_heads;
+    EXPECT_NE(text(model).find("head_count_kv"), std::string::npos) << kv_heads;
+  }
 }
 
 TEST(Llama, ScalesPositionsLinearly) {
   TinyModel model = TinyModel().fill(), scaled = model;
-  scaled.more = [](test::GgufWriter& w) {
-    w.string("llama.rope.scaling.type", "linear").value("llama.rope.scaling.factor", 4.0F);
-  };
   model.rope_factors = {4, 4, 4, 4};
   const Tokens tokens = some_tokens(20, 1);
   const auto expected = TinyLlama(model).logits(tokens);
-  EXPECT_LT(worst(Loaded(scaled).step({tokens})[19], expected[19]), 2e-5);
+  const auto error = [&](const std::function<void(test::GgufWriter&)>& more) {
+    scaled.more = more;
+    return worst(Loaded(scaled).step({tokens})[19], expected[19]);
+  };
+  EXPECT_LT(error([](auto& w) {
+              w.string("llama.rope.scaling.type", "linear");
+              w.value("llama.rope.scaling.factor", 4.0F);
+            }),
+            2e-5);
+  EXPECT_LT(error([](auto& w) { w.value("llama.rope.scaling.factor", 4.0F); }), 2e-5);
+  EXPECT_LT(error([](auto& w) { w.value("llama.rope.scale_linear", 4.0F); }), 2e-5);
+  EXPECT_GT(error([](auto& w) {  // a factor of nothing
+              w.string("llama.rope.scaling.type", "none");
+              w.value("llama.rope.scaling.factor", 4.0F);
+            }),
+            1e-3);
 }
 
 }  // namespace

@@ -98,53 +98,59 @@ TEST(SiluGate, KeepsNaNAndRoundsRowByRow) {
 }
 
 TEST(RopeTable, HoldsExactAnglesAtFarPositions) {
-  const RopeTable table({.rotated = 64, .base = 100000}, 8192);
-  for (const std::int64_t position : {0, 1, 4095, 8191})
-    for (int i = 0; i < 32; ++i) {
-      const double angle = static_cast<double>(position) * std::pow(100000.0, -2.0 * i / 64);
-      EXPECT_FLOAT_EQ(table.at(position)[std::size_t(2 * i)], float(std::cos(angle)));
-      EXPECT_FLOAT_EQ(table.at(position)[std::size_t(2 * i + 1)], float(std::sin(angle)));
+  RopeTable table({.rotated = 64, .base = 100000}, 4);
+  const std::vector<std::int32_t> positions{8191, 0, 4095, 1 << 24};
+  table.set(positions);
+  for (std::size_t row = 0; row < positions.size(); ++row)
+    for (std::size_t i = 0; i < 32; ++i) {
+      const double angle = positions[row] * std::pow(100000.0, -2.0 * double(i) / 64);
+      const auto values = table.row(std::int64_t(row));
+      EXPECT_NEAR(values[2 * i], std::cos(angle), 1e-7);
+      EXPECT_NEAR(values[2 * i + 1], std::sin(angle), 1e-7);
     }
 }
 
 TEST(RopeTable, ScalesFrequencies) {
-  const RopeTable linear({.rotated = 4, .base = 100, .linear_factor = 4}, 8);
-  EXPECT_FLOAT_EQ(linear.at(2)[0], std::cos(0.5F));
-  EXPECT_FLOAT_EQ(linear.at(2)[3], std::sin(0.05F));
-  const RopeTable factors({.rotated = 4, .base = 100, .frequency_factors = {1, 8}}, 8);
-  EXPECT_FLOAT_EQ(factors.at(2)[0], std::cos(2.0F));
-  EXPECT_FLOAT_EQ(factors.at(2)[3], std::sin(0.025F));
+  const std::vector<std::int32_t> positions{2};
+  RopeTable linear({.rotated = 4, .base = 100, .linear_factor = 4}, 8);
+  linear.set(positions);
+  EXPECT_FLOAT_EQ(linear.row(0)[0], std::cos(0.5F));
+  EXPECT_FLOAT_EQ(linear.row(0)[3], std::sin(0.05F));
+  RopeTable factors({.rotated = 4, .base = 100, .frequency_factors = {1, 8}}, 8);
+  factors.set(positions);
+  EXPECT_FLOAT_EQ(factors.row(0)[0], std::cos(2.0F));
+  EXPECT_FLOAT_EQ(factors.row(0)[3], std::sin(0.025F));
 }
 
 TEST(Rope, RotatesPairsOfTheFirstHeadsOnly) {
   SerialExecutor serial;
   // Base 1: each pair turns by the position, here a quarter.
-  const RopeTable table({.rotated = 4, .base = 1, .linear_factor = 2 / std::numbers::pi}, 3);
+  RopeTable table({.rotated = 4, .base = 1, .linear_factor = 2 / std::numbers::pi}, 2);
+  table.set(std::vector<std::int32_t>{0, 1});
   // Two rows of two heads of five values, four of them rotated.
   std::vector<float> x(20), out(20);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i + 1);
   const TensorView from(x.data(), DType::kF32, {2, 2, 5}), to(out.data(), DType::kF32, {2, 2, 5});
-  const std::vector<std::int32_t> positions{0, 1};
-  rope(serial, table, {.x = from, .positions = positions, .rotated_heads = 1, .out = to});
+  rope(serial, table, {.x = from, .rotated_heads = 1, .out = to});
   const std::vector<float> expected{1,   2,  3,   4,  5,  6,  7,  8,  9,  10,
                                     -12, 11, -14, 13, 15, 16, 17, 18, 19, 20};
   for (std::size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], expected[i], 1e-5) << i;
   std::vector<BFloat16> rounded(20);
   const TensorView to_bf16(rounded.data(), DType::kBF16, {2, 2, 5});
-  rope(serial, table, {.x = from, .positions = positions, .rotated_heads = 1, .out = to_bf16});
+  rope(serial, table, {.x = from, .rotated_heads = 1, .out = to_bf16});
   for (std::size_t i = 0; i < out.size(); ++i)
     EXPECT_EQ(rounded[i], from_float<BFloat16>(out[i])) << i;
 }
 
 TEST(Rope, KeepsDotProductsOfEqualDistances) {
   ThreadPool pool(2);
-  const RopeTable table({.rotated = 16}, 400);
+  RopeTable table({.rotated = 16}, 2);
   std::vector<float> x = random_values(2 * 16), out(2 * 16);
   const auto dot_at = [&](int first, int second) {
     const TensorView from(x.data(), DType::kF32, {2, 1, 16}),
         to(out.data(), DType::kF32, {2, 1, 16});
-    const std::vector<std::int32_t> positions{first, second};
-    rope(pool, table, {.x = from, .positions = positions, .rotated_heads = 1, .out = to});
+    table.set(std::vector<std::int32_t>{first, second});
+    rope(pool, table, {.x = from, .rotated_heads = 1, .out = to});
     double dot = 0;
     for (std::size_t i = 0; i < 16; ++i) dot += double{out[i]} * double{out[16 + i]};
     return dot;

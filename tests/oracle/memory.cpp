@@ -88,7 +88,7 @@ TensorView HostTensor::view() {
 TensorView HostTensor::flat() {
   return {memory_.data(),
           plan_.dtype,
-          {plan_.tokens, plan_.heads * plan_.size},
+          {plan_.tokens, std::int64_t{plan_.heads} * plan_.size},
           {plan_.token_stride, 1}};
 }
 
@@ -113,7 +113,7 @@ std::uint32_t HostTensor::bits(int token, int head, int element) const {
 
 bool HostTensor::outside_intact() const {
   if (!memory_.guards_intact()) return false;
-  if (plan_.memory == Memory::Kind::kLazy) return true;
+  if (plan_.memory == Memory::Kind::kLazy || memory_.size() == 0) return true;
   std::vector<std::byte> copy(memory_.bytes().begin(), memory_.bytes().end());
   const std::size_t row = static_cast<std::size_t>(plan_.size) * size_of(plan_.dtype);
   for (int t = 0; t < plan_.tokens; ++t) {

@@ -226,6 +226,7 @@ void PagedRun::forward(StepTensors& step, const AttentionBackend& backend, Execu
                                             context);
   const auto plan = builder->allocate();
   std::vector<RequestLengths> lengths;
+  lengths.reserve(step.requests.size());
   for (const Request& r : step.requests) lengths.push_back({r.query_len, r.kv_len});
   HostBatch batch(num_reqs);
   Stream stream;

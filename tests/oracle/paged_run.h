@@ -39,7 +39,7 @@ class PagedRun {
   // A part of it: query_len tokens of each request, up to a sequence of kv_len. The parts before it
   // must have been run.
   StepResult run(const AttentionBackend& backend, Executor* executor,
-                 const std::vector<Request>& step);
+                 const std::vector<Request>& requests);
   const Sample& sample() const { return sample_; }
   const std::vector<Values>& values() const { return values_; }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <initializer_list>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 
@@ -57,17 +58,23 @@ std::vector<E> members(FlagSet<E> set, std::initializer_list<E> all) {
   return found;
 }
 
+std::vector<DType> plain_caches(FlagSet<KVDType> kv_dtypes) {
+  std::vector<DType> found;
+  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+    if (kv_dtypes.has(plain_kv_dtype(t))) found.push_back(t);
+  }
+  return found;
+}
+
 void draw_types(Rng& rng, const fovea::Row& row, Case& c) {
   const auto floats = {DType::kF32, DType::kF16, DType::kBF16};
   c.dtype = one_of(rng, members(row.dtypes, floats));
   FlagSet<DType> outputs = row.output_dtypes;
   outputs.insert(c.dtype);
   c.out_dtype = chance(rng, 60) ? c.dtype : one_of(rng, members(outputs, floats));
-  const bool same = chance(rng, 60) && row.kv_dtypes.has(plain_kv_dtype(c.dtype));
-  c.kv_dtype = same ? c.dtype
-                    : plain_dtype(one_of(rng, members(row.kv_dtypes, {KVDType::kF32, KVDType::kF16,
-                                                                      KVDType::kBF16})))
-                          .value();
+  const std::vector<DType> caches = plain_caches(row.kv_dtypes);
+  const bool same = std::find(caches.begin(), caches.end(), c.dtype) != caches.end();
+  c.kv_dtype = same && chance(rng, 60) ? c.dtype : one_of(rng, caches);
 }
 
 void draw_heads(Rng& rng, const fovea::Row& row, Case& c) {
@@ -220,12 +227,32 @@ Sample draw_sample(const fovea::Row& row, std::uint64_t seed) {
   return s;
 }
 
+namespace {
+// What no query of the step sees may have been freed and overwritten: it becomes NaN.
+void poison_hidden(const Case& c, const Request& r, Values& v) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const auto row = [&](std::vector<double>& all, int key, int size) {
+    const std::ptrdiff_t width = static_cast<std::ptrdiff_t>(c.num_kv_heads) * size;
+    std::fill_n(all.begin() + key * width, width, kNaN);
+  };
+  for (int key = 0; key < r.kv_len - r.query_len; ++key) {
+    bool is_seen = false;
+    for (int i = 0; i < r.query_len && !is_seen; ++i) is_seen = is_visible(c, r, i, key);
+    if (is_seen) continue;
+    row(v.keys, key, c.head_size);
+    row(v.values, key, c.head_size_v);
+  }
+}
+}  // namespace
+
 std::vector<Values> draw_values(const Case& c, std::uint64_t seed) {
   Rng rng(seed);
   std::normal_distribution<double> normal;
   const Fill fill = [&](int, int, int) { return normal(rng); };
   std::vector<Values> all;
-  for (const Request& r : c.requests) all.push_back(make_values(c, r, {fill, fill, fill}));
+  for (const Request& r : c.requests) {
+    poison_hidden(c, r, all.emplace_back(make_values(c, r, {fill, fill, fill})));
+  }
   return all;
 }
 

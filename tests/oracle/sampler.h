@@ -55,7 +55,7 @@ std::string describe(const Sample& s);
 
 // The same seed gives the same problem. Only what the row admits is drawn.
 Sample draw_sample(const fovea::Row& row, std::uint64_t seed);
-// Normally distributed tensors for each request of a case.
+// Normally distributed tensors for each request of a case; NaN in cached tokens that no query sees.
 std::vector<Values> draw_values(const Case& c, std::uint64_t seed);
 
 }  // namespace fovea::oracle

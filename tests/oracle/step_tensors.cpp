@@ -66,12 +66,14 @@ StepTensors::StepTensors(const Sample& s, const std::vector<Request>& requests_o
 
 double StepTensors::lse_at(int token, int head) const {
   const bool heads_first = lse_view.layout == LseLayout::kHeadsTokens;
-  return heads_first ? lse.get(head, 0, token) : lse.get(token, 0, head);
+  const int outer = heads_first ? head : token, inner = heads_first ? token : head;
+  return lse.get(outer, 0, inner);
 }
 
 std::uint32_t StepTensors::lse_bits(int token, int head) const {
   const bool heads_first = lse_view.layout == LseLayout::kHeadsTokens;
-  return heads_first ? lse.bits(head, 0, token) : lse.bits(token, 0, head);
+  const int outer = heads_first ? head : token, inner = heads_first ? token : head;
+  return lse.bits(outer, 0, inner);
 }
 
 }  // namespace fovea::oracle

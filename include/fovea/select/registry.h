@@ -21,7 +21,9 @@ class Registry {
   static Registry builtin();
   // Not owned; outlives the registry. ConfigError for a name that is taken or empty.
   Registry& add(const AttentionBackend& backend);
-  std::span<const AttentionBackend* const> all() const { return backends_; }
+  // Valid as long as the registry; not to be had from a temporary one.
+  std::span<const AttentionBackend* const> all() const& { return backends_; }
+  std::span<const AttentionBackend* const> all() const&& = delete;
   // ConfigError that lists the valid names.
   const AttentionBackend& find(std::string_view name) const;
 

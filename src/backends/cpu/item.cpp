@@ -89,6 +89,10 @@ class ItemRun {
     int head;
   };
 
+  struct TileRows {
+    std::array<const void*, kTileKeys> keys{}, values{};
+  };
+
   int rows() const { return item_.row_end - item_.row_begin; }
   int group() const { return key_.num_heads / key_.num_kv_heads; }
   std::size_t state_size() const { return state_numbers(rows(), key_.head_size_v); }
@@ -106,6 +110,7 @@ class ItemRun {
     std::array<const void*, kMaxTileRows> from;
     for (int r = 0; r < rows(); ++r) from[index(r)] = at(call_.args.q, place(r));
     kernels_.load_rows({.rows = from.data(),
+                        .ahead = nullptr,
                         .num_rows = rows(),
                         .dtype = call_.args.q.dtype(),
                         .width = key_.head_size,
@@ -140,17 +145,22 @@ class ItemRun {
     const std::int64_t begin =
         std::max<std::int64_t>(range_begin, keys_seen_.begin / kTileKeys * kTileKeys);
     const std::int64_t end = std::min<std::int64_t>(range_begin + kRangeKeys, keys_seen_.end);
-    for (std::int64_t tile = begin; tile < end; tile += kTileKeys)
-      attend_tile(static_cast<int>(tile), state);
+    TileRows found = find_tile(begin);
+    for (std::int64_t tile = begin; tile < end; tile += kTileKeys) {
+      const TileRows next = find_tile(tile + kTileKeys);
+      attend_tile(static_cast<int>(tile), found, next, state);
+      found = next;
+    }
   }
 
-  void attend_tile(int tile, const State<Number>& state) {
+  void attend_tile(int tile, const TileRows& found, const TileRows& next,
+                   const State<Number>& state) {
     // The last tile of a request may end behind the largest position that an int holds.
     const int tile_end = static_cast<int>(
         std::min<std::int64_t>(std::int64_t{tile} + kTileKeys, std::numeric_limits<int>::max()));
     const TileKind kind = classify(first_row(), last_row(), {tile, tile_end});
     if (kind == TileKind::kNone) return;
-    load_tile({std::max(tile, keys_seen_.begin), std::min(tile_end, keys_seen_.end)}, tile);
+    load_tile(found, next);
     TileArgs<Number> t{.rows = rows(),
                        .head_size = key_.head_size,
                        .head_size_v = key_.head_size_v,
@@ -179,29 +189,41 @@ class ItemRun {
     kernels_.attend_tile(t);
   }
 
-  // Keys and values of positions [seen.begin, seen.end); the rest of the tile becomes 0.
-  void load_tile(Interval seen, int tile) {
+  // Where the keys and values of a tile are; null for positions that no row of the item sees.
+  TileRows find_tile(std::int64_t tile) const {
+    TileRows found;
+    if (tile >= keys_seen_.end) return found;
+    const auto* blocks = call_.args.tables.block_table.data_as<const std::int32_t>() +
+                         item_.req * call_.args.tables.block_table.stride(0);
     const KVCacheView& cache = call_.args.cache;
-    const TensorView& table = call_.args.tables.block_table;
-    const auto* blocks = table.data_as<const std::int32_t>() + item_.req * table.stride(0);
-    std::array<const void*, kTileKeys> keys{}, values{};
     const int block_size = cache.block_size.tokens;
-    int column = seen.begin / block_size, offset = seen.begin % block_size;
-    for (int position = seen.begin; position < seen.end; ++position) {
-      const std::int64_t block = blocks[column * table.stride(1)];
-      keys[index(position - tile)] = cell(cache.keys, block, offset);
-      values[index(position - tile)] = cell(cache.values, block, offset);
+    const auto begin = static_cast<int>(std::max<std::int64_t>(tile, keys_seen_.begin));
+    const auto end = static_cast<int>(std::min<std::int64_t>(tile + kTileKeys, keys_seen_.end));
+    int column = begin / block_size, offset = begin % block_size;
+    for (int position = begin; position < end; ++position) {
+      const std::int64_t block = blocks[column * call_.args.tables.block_table.stride(1)];
+      const auto i = static_cast<std::size_t>(position - tile);
+      found.keys[i] = cell(cache.keys, block, offset);
+      found.values[i] = cell(cache.values, block, offset);
       if (++offset == block_size) {
         offset = 0;
         ++column;
       }
     }
-    kernels_.load_keys({.rows = keys.data(),
+    return found;
+  }
+
+  // The rest of the tile becomes 0.
+  void load_tile(const TileRows& tile, const TileRows& next) {
+    const KVCacheView& cache = call_.args.cache;
+    kernels_.load_keys({.rows = tile.keys.data(),
+                        .ahead = next.keys.data(),
                         .num_rows = kTileKeys,
                         .dtype = cache.keys.dtype(),
                         .width = key_.head_size,
                         .out = keys_});
-    kernels_.load_rows({.rows = values.data(),
+    kernels_.load_rows({.rows = tile.values.data(),
+                        .ahead = next.values.data(),
                         .num_rows = kTileKeys,
                         .dtype = cache.values.dtype(),
                         .width = key_.head_size_v,

@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "backends/cpu_reference/metadata.h"
 #include "backends/cpu_reference/table.h"
@@ -14,9 +15,8 @@ namespace fovea::cpu_reference {
 
 namespace {
 Scratch scratch_of(const Metadata& plan, const TensorView& workspace, int worker) {
-  auto* bytes =
-      workspace.data_as<std::byte>() + plan.scratch_bytes * static_cast<std::size_t>(worker);
-  auto* logits = static_cast<double*>(static_cast<void*>(bytes));
+  const std::size_t stride = plan.scratch_bytes / sizeof(double);
+  double* logits = workspace.data_as<double>() + stride * static_cast<std::size_t>(worker);
   double* query = logits + plan.logits_capacity;
   return {.logits = logits, .query = query, .sum = query + plan.key.head_size};
 }
@@ -35,8 +35,9 @@ RowIndex row_index(const Params& p, std::int64_t number, int num_heads) {
 }
 }  // namespace
 
-Impl::Impl(const LayerSpec& spec) : spec_(spec), kernel_(nullptr) {
-  if (const auto element = plain_dtype(*spec.kv_dtype)) kernel_ = kernel_for(*element);
+Impl::Impl(const LayerSpec& spec) : spec_(spec) {
+  const std::optional<DType> element = spec.kv_dtype ? plain_dtype(*spec.kv_dtype) : std::nullopt;
+  if (element) kernel_ = kernel_for(*element);
   if (kernel_ == nullptr) throw ContractError("cpu_reference: a cache format outside its rows");
 }
 

@@ -15,7 +15,7 @@ class Impl final : public AttentionImpl {
 
  private:
   LayerSpec spec_;
-  RowKernel kernel_;
+  RowKernel kernel_ = nullptr;
 };
 
 }  // namespace fovea::cpu_reference

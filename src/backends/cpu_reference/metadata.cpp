@@ -29,6 +29,13 @@ void check_bound(std::string_view field, int value) {
   if (value < 1) throw ConfigError(field, fmt::format("{}", value), "at least 1");
 }
 
+Bounds checked(const Bounds& bounds) {
+  check_bound("max_num_reqs", bounds.max_num_reqs);
+  check_bound("max_num_tokens", bounds.max_num_tokens);
+  check_bound("max_model_len", bounds.max_model_len);
+  return bounds;
+}
+
 void check_limit(std::string_view argument, std::int64_t value, int limit, std::string_view what) {
   if (value > limit) {
     throw InputError(argument, fmt::format("{}", value),
@@ -38,11 +45,10 @@ void check_limit(std::string_view argument, std::int64_t value, int limit, std::
 }  // namespace
 
 Builder::Builder(const BuilderOptions& options, const Context& context)
-    : key_(options.key), bounds_(options.bounds), executor_(context.executor) {
-  check_bound("max_num_reqs", bounds_.max_num_reqs);
-  check_bound("max_num_tokens", bounds_.max_num_tokens);
-  check_bound("max_model_len", bounds_.max_model_len);
-  scratch_bytes_ = scratch_bytes(static_cast<std::size_t>(bounds_.max_model_len), key_);
+    : key_(options.key),
+      bounds_(checked(options.bounds)),
+      executor_(context.executor),
+      scratch_bytes_(scratch_bytes(static_cast<std::size_t>(bounds_.max_model_len), key_)) {
   facts_.workspace_bytes =
       scratch_bytes_ *
       static_cast<std::size_t>(executor_ == nullptr ? 1 : executor_->num_workers());

@@ -24,8 +24,8 @@ Rows make_rows() {
 }  // namespace
 
 const Rows& rows() {
-  static const Rows kRows = make_rows();
-  return kRows;
+  static const Rows all_rows = make_rows();
+  return all_rows;
 }
 
 RowKernel kernel_for(DType kv_element) {

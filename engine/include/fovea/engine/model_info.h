@@ -15,7 +15,7 @@ namespace fovea::engine {
 struct LayerKind {
   std::string name;  // "full_attention", "sliding_window"
   int num_layers = 0;
-  LayerSpec layer;   // completed
+  LayerSpec layer;  // completed
 };
 
 struct ModelInfo {
@@ -26,8 +26,9 @@ struct ModelInfo {
   std::int64_t kv_bytes_per_token = 0;  // all layers together, padding not counted
 };
 
-// How the engine would run the model: activations of type `dtype` (f32 or bf16), cache as parse_kv_dtype reads
-// `kv_dtype`, blocks of `block_size` tokens. InputError for a model that this program does not run.
+// How the engine would run the model: activations of type `dtype` (f32 or bf16), cache as
+// parse_kv_dtype reads `kv_dtype`, blocks of `block_size` tokens. InputError for a model that this
+// program does not run.
 ModelInfo inspect(const GgufFile& file, DType dtype, const std::string& kv_dtype, int block_size);
 
 }  // namespace fovea::engine

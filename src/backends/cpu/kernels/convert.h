@@ -10,6 +10,8 @@
 
 namespace fovea::cpu {
 
+inline constexpr int kLine = 64;  // bytes of a cache line
+
 template <DType kType>
 inline constexpr int kElementBytes = kType == DType::kF32 ? 4 : 2;
 
@@ -50,47 +52,77 @@ void store_part(char* p, typename S::V x, int n) {
   __builtin_memcpy(p, buffer, static_cast<unsigned long>(n * kElementBytes<kType>));
 }
 
+// Asks for the bytes of one vector of a row that will be loaded soon. The hint may name any
+// address.
+template <class S, DType kType>
+void prefetch(const void* row, int d) {
+  if (row != nullptr)
+    __builtin_prefetch(static_cast<const char*>(row) + d * kElementBytes<kType>, 0, 2);
+}
+
+template <class S, DType kType>
+void load_row(const void* from, int width, typename S::Number* out) {
+  const char* row = static_cast<const char*>(from);
+  const int whole = width / S::kLanes * S::kLanes, stride = padded(width);
+  int d = 0;
+  if (row != nullptr) {
+    for (; d < whole; d += S::kLanes)
+      S::store(out + d, load_vector<S, kType>(row + d * kElementBytes<kType>));
+    if (d < width) {
+      S::store(out + d, load_part<S, kType>(row + d * kElementBytes<kType>, width - d));
+      d += S::kLanes;
+    }
+  }
+  for (; d < stride; d += S::kLanes) S::store(out + d, S::zero());
+}
+
 template <class S, DType kType>
 void load_rows_of(const LoadArgs<typename S::Number>& a) {
-  const int stride = padded(a.width), whole = a.width / S::kLanes * S::kLanes;
   for (int i = 0; i < a.num_rows; ++i) {
-    const char* row = static_cast<const char*>(a.rows[i]);
-    auto* out = a.out + static_cast<long>(i) * stride;
-    int d = 0;
-    if (row != nullptr) {
-      for (; d < whole; d += S::kLanes)
-        S::store(out + d, load_vector<S, kType>(row + d * kElementBytes<kType>));
-      if (d < a.width) {
-        S::store(out + d, load_part<S, kType>(row + d * kElementBytes<kType>, a.width - d));
-        d += S::kLanes;
-      }
+    if (a.ahead != nullptr) {
+      for (int d = 0; d < a.width; d += kLine / kElementBytes<kType>)
+        prefetch<S, kType>(a.ahead[i], d);
     }
-    for (; d < stride; d += S::kLanes) S::store(out + d, S::zero());
+    load_row<S, kType>(a.rows[i], a.width, a.out + static_cast<long>(i) * padded(a.width));
   }
+}
+
+// `n` dimensions from d on of kLanes keys.
+template <class S, DType kType, bool kWhole>
+void load_square(const void* const* rows, int d, int n, typename S::Number* out) {
+  typename S::V square[S::kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < S::kLanes; ++i) {
+    const char* row = static_cast<const char*>(rows[i]);
+    if constexpr (kWhole) {
+      square[i] = load_vector<S, kType>(row + d * kElementBytes<kType>);
+    } else {
+      square[i] =
+          row == nullptr ? S::zero() : load_part<S, kType>(row + d * kElementBytes<kType>, n);
+    }
+  }
+  S::transpose(square);
+#pragma GCC unroll 16
+  for (int i = 0; i < S::kLanes; ++i)
+    if (kWhole || i < n) S::store(out + i * kTileKeys, square[i]);
 }
 
 template <class S, DType kType>
 void load_keys_of(const LoadArgs<typename S::Number>& a) {
   for (int key = 0; key < kTileKeys; key += S::kLanes) {
+    bool all = true;
+    for (int i = 0; i < S::kLanes; ++i) all = all && a.rows[key + i] != nullptr;
     for (int d = 0; d < a.width; d += S::kLanes) {
-      const int n = a.width - d < S::kLanes ? a.width - d : S::kLanes;
-      typename S::V square[S::kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < S::kLanes; ++i) {
-        const char* row = static_cast<const char*>(a.rows[key + i]);
-        if (row == nullptr) {
-          square[i] = S::zero();
-        } else if (n == S::kLanes) {
-          square[i] = load_vector<S, kType>(row + d * kElementBytes<kType>);
-        } else {
-          square[i] = load_part<S, kType>(row + d * kElementBytes<kType>, n);
-        }
+      if (a.ahead != nullptr && d * kElementBytes<kType> % kLine == 0) {
+        for (int i = 0; i < S::kLanes; ++i) prefetch<S, kType>(a.ahead[key + i], d);
       }
-      S::transpose(square);
+      const int n = a.width - d < S::kLanes ? a.width - d : S::kLanes;
       auto* out = a.out + static_cast<long>(d) * kTileKeys + key;
-#pragma GCC unroll 16
-      for (int i = 0; i < S::kLanes; ++i)
-        if (i < n) S::store(out + i * kTileKeys, square[i]);
+      if (all && n == S::kLanes) {
+        load_square<S, kType, true>(a.rows + key, d, n, out);
+      } else {
+        load_square<S, kType, false>(a.rows + key, d, n, out);
+      }
     }
   }
 }

@@ -28,7 +28,9 @@ constexpr int padded(int n) { return (n + kPad - 1) / kPad * kPad; }
 // Rows in a storage type, wherever they are, to rows of Number side by side.
 template <class Number>
 struct LoadArgs {
-  const void* const* rows;  // [num_rows] addresses; null: a row of zeros
+  const void* const* rows;   // [num_rows] addresses; null: a row of zeros
+  const void* const* ahead;  // [num_rows] rows that the next call will load, as far as it is known
+                             // (null: unknown), to be fetched meanwhile; may be null as a whole
   int num_rows;
   DType dtype;  // f32, f16 or bf16
   int width;    // elements of a row
