@@ -10,11 +10,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "fovea/fovea.h"
@@ -54,8 +55,8 @@ LayerSpec spec_of(const Case& c) {
 
 void store(DType dtype, std::byte* at, float x) {
   visit_float(dtype, [&](auto t) {
-    using T = decltype(t);
-    *static_cast<T*>(static_cast<void*>(at)) = from_float<T>(x);
+    t = from_float<decltype(t)>(x);
+    std::memcpy(at, &t, sizeof t);
   });
 }
 

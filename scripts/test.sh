@@ -25,6 +25,7 @@ rm -rf "$results"
 mkdir -p "$results"
 stages=$results/stages.tsv  # name, exit code, seconds, JUnit file or -
 failed_stages=0
+exec 3>&1  # the real output, whatever a stage's is
 
 finish() {
   echo "== minutes"
@@ -42,6 +43,7 @@ finish() {
 }
 interrupted() {
   trap '' INT TERM
+  exec >&3
   printf 'interrupted\t130\t0\t-\n' >>"$stages"
   failed_stages=$((failed_stages + 1))
   finish

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
 
 #include "fovea/base/error.h"
@@ -17,7 +18,7 @@ namespace {
 void complain(std::string_view what) {
   std::string line(what);
   while (!line.empty() && (line.back() == '\n' || line.back() == '.')) line.pop_back();
-  fmt::print(stderr, "fovea: {}.\n", line);
+  note(fmt::format("fovea: {}.\n", line));
 }
 
 // The subcommand that the command line named, or the program itself.
@@ -37,9 +38,7 @@ void check_command(CLI::App& app, int argc, const char* const* argv) {
   throw UsageError(fmt::format("there is no command '{}' (commands: {})", argv[1], names));
 }
 
-}  // namespace
-
-int run(int argc, const char* const* argv) {
+int parse_and_act(int argc, const char* const* argv) {
   CLI::App app("Attention for language models: runs them, and says what was chosen and why.",
                "fovea");
   app.set_version_flag("--version", "fovea " FOVEA_VERSION);
@@ -52,23 +51,41 @@ int run(int argc, const char* const* argv) {
   add_models(app, action);
   add_backends(app, action);
   add_explain(app, action);
+  check_command(app, argc, argv);
   try {
-    check_command(app, argc, argv);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::Success& e) {
-      return app.exit(e);  // --help, --version
-    } catch (const CLI::ParseError& e) {
-      std::string what = e.what();
-      std::replace(what.begin(), what.end(), '\n', ' ');
-      const CLI::App& command = named_command(app);
-      complain(fmt::format("{} (see `fovea {}--help`)", what,
-                           &command == &app ? "" : command.get_name() + " "));
-      return kWrongUse;
-    }
-    return action();
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);  // --help, --version
+  } catch (const CLI::ParseError& e) {
+    std::string what = e.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    const CLI::App& command = named_command(app);
+    throw UsageError(fmt::format("{} (see `fovea {}--help`)", what,
+                                 &command == &app ? "" : command.get_name() + " "));
+  }
+  return action();
+}
+
+}  // namespace
+
+void note(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+void flush_output() {
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw UsageError("standard output cannot be written");
+}
+
+int run(int argc, const char* const* argv) {
+  try {
+    const int code = parse_and_act(argc, argv);
+    flush_output();
+    return code;
   } catch (const Interrupted&) {
-    fmt::print(stderr, "fovea: interrupted.\n");
+    note("fovea: interrupted.\n");
     return kInterrupted;
   } catch (const std::bad_alloc&) {
     complain("out of memory: choose a smaller model, context (--kv-blocks) or weight type");

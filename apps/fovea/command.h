@@ -6,6 +6,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace fovea::app {
 
@@ -24,6 +25,13 @@ class UsageError : public std::runtime_error {
 
 // What a chosen command does after parsing; returns the exit code.
 using Action = std::function<int()>;
+
+// Says something on standard error. That nobody can read it is no reason to end.
+void note(std::string_view text);
+
+// Standard output that is a closed pipe or a full disk must not look like success: UsageError
+// unless all that was printed so far has arrived.
+void flush_output();
 
 // Each adds one command with its flags to `app`, and sets `action` if the command line names it.
 void add_generate(CLI::App& app, Action& action);

@@ -94,8 +94,13 @@ void add_explain(CLI::App& app, Action& action) {
   auto o = std::make_shared<ExplainOptions>();
   CLI::App* c = app.add_subcommand("explain", "Which backend a layer gets, and why no other");
   add_layer_flags(*c, o->layer);
-  c->add_option("-m,--model", o->model,
-                "The layers of this model, instead of flags that describe one");
+  CLI::Option* model = c->add_option(
+      "-m,--model", o->model, "The layers of this model, instead of flags that describe one");
+  // What the model itself says cannot be asked for otherwise; the rest is how it is run.
+  for (const char* flag :
+       {"--heads", "--head-size", "--window", "--softcap", "--attn-type", "--q-len",
+        "--cache-layout", "--non-causal", "--lse", "--alibi", "--sinks", "--spans", "--chunk"})
+    model->excludes(c->get_option(flag));
   c->add_option("--backend", o->backend, "Ask this backend alone");
   c->add_flag("--json", o->json, "One JSON document on standard output");
   c->footer(

@@ -32,10 +32,9 @@ struct GenerateOptions {
   bool ignore_eos = false, score = false, no_special = false, stats = false, json = false;
 };
 
-// Standard output that is a closed pipe or a full disk must not look like success.
 void write_out(std::string_view text) {
-  std::cout << text << std::flush;
-  if (!std::cout) throw UsageError("standard output cannot be written");
+  std::cout << text;
+  flush_output();
 }
 
 std::vector<Prompt> prompts_of(const GenerateOptions& options) {
@@ -55,7 +54,7 @@ std::vector<Prompt> prompts_of(const GenerateOptions& options) {
     prompt.text = *options.prompt;
   } else {
     if (isatty(STDIN_FILENO) != 0)
-      fmt::print(stderr, "fovea: reading the prompt from standard input, Ctrl-D ends it\n");
+      note(fmt::format("fovea: reading the prompt from standard input, Ctrl-D ends it\n"));
     prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
     if (!prompt.text.empty() && prompt.text.back() == '\n') prompt.text.pop_back();
   }
@@ -80,8 +79,7 @@ engine::EngineOptions engine_options(const GenerateOptions& options,
     const int percent = static_cast<int>(fraction * 100);
     if (!show || percent == last) return;
     last = percent;
-    fmt::print(stderr, "\rloading {:3} %{}", percent, fraction >= 1 ? "\r             \r" : "");
-    std::fflush(stderr);
+    note(fmt::format("\rloading {:3} %{}", percent, fraction >= 1 ? "\r             \r" : ""));
   };
   return out;
 }
@@ -134,17 +132,17 @@ Json stats_json(const engine::Statistics& s) {
 }
 
 void print_stats(const engine::Statistics& s) {
-  fmt::print(stderr, "load     {:8.2f} s, {:.0f} MB of weights\n", s.load_seconds,
-             static_cast<double>(s.weight_bytes) / 1e6);
-  fmt::print(stderr, "prefill  {:8} tokens {:8.1f} tokens/s, first token after {:.3f} s\n",
-             s.prefill_tokens, per_second(s.prefill_tokens, s.prefill_seconds),
-             s.time_to_first_token_seconds);
-  fmt::print(stderr, "decode   {:8} tokens {:8.1f} tokens/s\n", s.decode_tokens,
-             per_second(s.decode_tokens, s.decode_seconds));
-  fmt::print(stderr, "cache    {:8} blocks at the peak of {}, {} bytes a token\n", s.kv_blocks_peak,
-             s.kv_blocks, s.kv_bytes_per_token);
+  note(fmt::format("load     {:8.2f} s, {:.0f} MB of weights\n", s.load_seconds,
+                   static_cast<double>(s.weight_bytes) / 1e6));
+  note(fmt::format("prefill  {:8} tokens {:8.1f} tokens/s, first token after {:.3f} s\n",
+                   s.prefill_tokens, per_second(s.prefill_tokens, s.prefill_seconds),
+                   s.time_to_first_token_seconds));
+  note(fmt::format("decode   {:8} tokens {:8.1f} tokens/s\n", s.decode_tokens,
+                   per_second(s.decode_tokens, s.decode_seconds)));
+  note(fmt::format("cache    {:8} blocks at the peak of {}, {} bytes a token\n", s.kv_blocks_peak,
+                   s.kv_blocks, s.kv_bytes_per_token));
   for (const auto& [kind, backend] : s.backends)
-    fmt::print(stderr, "backend  {} layers: {}\n", kind, backend);
+    note(fmt::format("backend  {} layers: {}\n", kind, backend));
 }
 
 // One request; the text goes to standard output as it comes, or as JSON at the end.
@@ -168,12 +166,12 @@ void run_one(engine::Engine& engine, const Prompt& prompt, const GenerateOptions
   }
   write_out(decoder.finish() + "\n");
   if (result.prompt_logprob_sum)
-    fmt::print(stderr, "prompt log-probability {:.6f}\n", *result.prompt_logprob_sum);
+    note(fmt::format("prompt log-probability {:.6f}\n", *result.prompt_logprob_sum));
   for (std::size_t i = 0; i < result.top_logprobs.size(); ++i) {
-    fmt::print(stderr, "token {}:", i);
+    note(fmt::format("token {}:", i));
     for (const auto& [token, logprob] : result.top_logprobs[i])
-      fmt::print(stderr, " {} {:.5f}", token, logprob);
-    fmt::print(stderr, "\n");
+      note(fmt::format(" {} {:.5f}", token, logprob));
+    note(fmt::format("\n"));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <set>
 #include <string_view>
 
 #include "fovea/command.h"
@@ -50,13 +51,32 @@ void set_field(Prompt& prompt, const std::string& field, const Json& value) {
   }
 }
 
-Prompt parse_line(const std::string& line, std::size_t index) {
-  Json document;
+// Copying and printing a document, as ids are, recurses as deep as it is nested.
+constexpr int kMaxDepth = 64;
+
+// Reads one document. Of two equal keys the JSON library would keep the last without a word.
+Json parse_json(const std::string& line) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open, outermost first
+  const auto look = [&keys](int depth, Json::parse_event_t event, Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (depth > kMaxDepth) throw UsageError(fmt::format("it is nested deeper than {}", kMaxDepth));
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second)
+      throw UsageError(fmt::format("the field {} is there twice", parsed.dump()));
+    return true;
+  };
   try {
-    document = Json::parse(line);
+    return Json::parse(line, look);
   } catch (const Json::parse_error& e) {
     throw UsageError(fmt::format("this is not JSON (at byte {})", e.byte));
+  } catch (const Json::out_of_range&) {
+    throw UsageError("a number in it is too large");
   }
+}
+
+Prompt parse_line(const std::string& line, std::size_t index) {
+  const Json document = parse_json(line);
   if (!document.is_object())
     throw UsageError("a line holds one JSON object, like {\"prompt\": \"Hello\"}");
   if (!document.contains("prompt")) throw UsageError("\"prompt\" is missing");

@@ -72,6 +72,13 @@ void for_each_place(std::string_view text, std::string_view part, F&& visit) {
     visit(at);
 }
 
+// What follows the characters of this kind that the text begins with.
+template <class F>
+std::string_view after_all_of(std::string_view text, F&& is_of_kind) {
+  while (!text.empty() && is_of_kind(text[0])) text.remove_prefix(1);
+  return text;
+}
+
 bool is_text(const Pieces& pieces, std::size_t i) {
   return i < pieces.size() && pieces[i].kind == Kind::kText;
 }
@@ -84,8 +91,8 @@ void check_turns(const Pieces& pieces, const Markup& markup) {
     const std::string_view text = pieces[i].text;
     for_each_place(text, markup.open, [&](std::size_t at) {
       const std::string_view turn = text.substr(at), rest = turn.substr(markup.open.size());
-      const auto end = std::ranges::find_if_not(rest, is_word_character);
-      const std::string_view role(rest.begin(), end), behind(end, rest.end());
+      const std::string_view behind = after_all_of(rest, is_word_character);
+      const std::string_view role = rest.substr(0, rest.size() - behind.size());
       const bool role_is_code = role.empty() && behind.empty();
       if (role == markup.answer ? behind != "\n"
                                 : !role_is_code && !behind.empty() && behind[0] != '\n')
@@ -108,6 +115,7 @@ void check_turns(const Pieces& pieces, const Markup& markup) {
 // What the code does with the content of messages: the first one by its number, or any.
 struct Access {
   bool reads = false, trims = false, writes_untrimmed = false;
+  bool trims_variable = false;  // one named content: nobody knows what was put into it
 };
 struct Accesses {
   Access first, any;
@@ -127,6 +135,7 @@ Accesses content_accesses(const Pieces& pieces) {
       const bool trims = after.starts_with("|trim") || after.starts_with(".strip()");
       access.reads = true;
       access.trims |= trims;
+      access.trims_variable |= trims && !before.ends_with('.');
       access.writes_untrimmed |= !trims && !piece.statement;
     });
   }
@@ -171,8 +180,9 @@ struct Variable {
   std::set<std::string> literals;
   bool other_values = false;  // besides literals and the content of a message
 };
-std::map<std::string, Variable, std::less<>> variables(const Pieces& pieces) {
-  std::map<std::string, Variable, std::less<>> all;
+using Variables = std::map<std::string, Variable, std::less<>>;
+Variables variables(const Pieces& pieces) {
+  Variables all;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::string_view code = pieces[i].text;
     const std::size_t equals = code.find('=');
@@ -199,56 +209,52 @@ std::string_view written_value(const Pieces& pieces, std::size_t i) {
   if (i >= pieces.size() || pieces[i].kind != Kind::kCode || pieces[i].statement) return {};
   std::string_view code = pieces[i].text;
   if (code.starts_with('+') || code.starts_with('~')) code.remove_prefix(1);
-  const std::size_t end = std::min(
-      code.size(),
-      static_cast<std::size_t>(std::ranges::find_if_not(code,
-                                                        [](char c) {
-                                                          return is_word_character(c) || c == '.' ||
-                                                                 c == '[' || c == ']';
-                                                        }) -
-                               code.begin()));
-  std::string_view behind = code.substr(end);
-  if (code.substr(0, end).ends_with(".content") && behind.starts_with("|trim"))
-    behind.remove_prefix(5);
+  std::string_view behind = after_all_of(
+      code, [](char c) { return is_word_character(c) || c == '.' || c == '[' || c == ']'; });
+  const std::string_view value = code.substr(0, code.size() - behind.size());
+  if (value.ends_with(".content") && behind.starts_with("|trim")) behind.remove_prefix(5);
   const bool whole = behind.empty() || behind[0] == '+' || behind[0] == '~';
-  return whole ? code.substr(0, end) : std::string_view();
+  return whole ? value : std::string_view();
+}
+
+// The defaults of a system turn that is opened in piece i and filled by the code behind it.
+std::set<std::string> defaults_in_code(const Pieces& pieces, std::size_t i,
+                                       const Variables& all_variables) {
+  const std::string_view value = written_value(pieces, i + 1);
+  const bool asks = pieces[i].about_system;            // whether there is a system text
+  if (value.ends_with(".content") && asks) return {};  // of a message that is given
+  const auto found = all_variables.find(value);
+  if (found == all_variables.end() || found->second.other_values)
+    refuse_form("a system text of the template's own", pieces[i].text);
+  std::set<std::string> literals = found->second.literals;
+  // An empty or missing value writes no turn only if the template asks for it.
+  if (!asks && (literals.empty() || literals.contains("")))
+    refuse_form("a system turn without a condition", pieces[i].text);
+  literals.erase("");
+  return literals;
 }
 
 // The default system text of a ChatML template: none, or the only one.
 std::optional<std::string> default_system(const Pieces& pieces) {
-  const auto all_variables = variables(pieces);
+  const Variables all_variables = variables(pieces);
   const std::string opening = std::string(kChatML.open) + "system";
   std::set<std::string> defaults;
-  // Of a turn that is opened in piece i and filled by the code behind it.
-  const auto look_at_code = [&](std::size_t i) {
-    const std::string_view value = written_value(pieces, i + 1);
-    if (value.ends_with(".content")) return;  // a message that is given
-    const auto variable = all_variables.find(value);
-    if (variable == all_variables.end() || variable->second.other_values)
-      refuse_form("a system text of the template's own", pieces[i].text);
-    for (const std::string& literal : variable->second.literals)
-      if (!literal.empty()) defaults.insert(literal);
-    // An empty or missing value writes no turn only if the template asks for it.
-    if (!pieces[i].about_system &&
-        (variable->second.literals.empty() || variable->second.literals.contains("")))
-      refuse_form("a system turn without a condition", pieces[i].text);
-  };
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].kind != Kind::kText || pieces[i].for_tools) continue;
     const std::string_view text = pieces[i].text;
     for_each_place(text, opening, [&](std::size_t at) {
-      const std::string_view turn = text.substr(at), rest = turn.substr(opening.size());
+      const std::string_view rest = text.substr(at + opening.size());
       const std::size_t close = rest.find(kChatML.close);
       if (rest == "\n")
-        look_at_code(i);
-      else if (close != std::string_view::npos && pieces[i].about_system)
-        defaults.emplace(rest.substr(1, close - 1));  // check_turns() has seen the newline
+        defaults.merge(defaults_in_code(pieces, i, all_variables));
+      else if (rest.starts_with('\n') && close != std::string_view::npos && pieces[i].about_system)
+        defaults.emplace(rest.substr(1, close - 1));
       else
-        refuse_form("a system turn that cannot be told by reading", turn);
+        refuse_form("a system turn that cannot be told by reading", text.substr(at));
     });
     if (text == "content" && i + 1 < pieces.size() && pieces[i + 1].tag == pieces[i].tag &&
         pieces[i + 1].text.starts_with(':'))
-      refuse_form("messages of the template's own", pieces[i].text);
+      refuse_form("messages of the template's own", text);
   }
   if (defaults.size() > 1) refuse_form("more than one default system text", *defaults.begin());
   return defaults.empty() ? std::nullopt : std::optional(*defaults.begin());
@@ -299,8 +305,13 @@ std::string render_chat(std::string_view template_text, const std::optional<std:
       throw InputError("system", in_quotes(*system),
                        "none: the model's chat template takes no system text; put it in front of "
                        "the user's text");
-    std::string text(system_text);
-    if (system) text += "\n\n";
+    std::string text;
+    if (system) {
+      if (access.any.trims_variable &&
+          (system_text.empty() || trimmed(*system) != *system || trimmed(user) != user))
+        refuse_form("a system and a user's text that are trimmed as one, with blanks", user);
+      text.append(system_text).append("\n\n");
+    }
     out += turn("user", text.append(user_text));
   }
   return out.append(markup.open).append(markup.answer).append("\n");

@@ -94,14 +94,16 @@ Desc ProductCache::packed_weights(std::int64_t in, std::int64_t out) const {
 
 Product& ProductCache::get(const ProductShape& shape, const Desc& weights) {
   ++clock_;
-  const auto found = std::ranges::find(entries_, shape, &Entry::shape);
+  const auto found = std::ranges::find_if(
+      entries_, [&](const Entry& e) { return e.shape == shape && e.weights == weights; });
   if (found != entries_.end()) {
     found->last_use = clock_;
     return *found->product;
   }
   const SingleThreadedOmp single;
   try {
-    Entry made{shape, std::make_unique<Product>(describe(shape, weights), num_workers_), clock_};
+    Entry made{shape, weights, std::make_unique<Product>(describe(shape, weights), num_workers_),
+               clock_};
     ++num_compiled_;
     Product& product = *made.product;
     if (entries_.size() == capacity_)

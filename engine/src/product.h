@@ -62,14 +62,16 @@ class ProductCache {
   // The order of weights [in, out] that products with any number of rows work on without packing
   // them again. ConfigError if this machine has no product of that type.
   dnnl::memory::desc packed_weights(std::int64_t in, std::int64_t out) const;
-  // `weights` in that order, or columns of them. Valid until `capacity` other shapes have been
-  // asked for.
+  // `weights` in that order, or columns of them; the same shape in two orders is two products
+  // (where the order is plain, columns of a wider matrix lie further apart). Valid until `capacity`
+  // others have been asked for.
   Product& get(const ProductShape& shape, const dnnl::memory::desc& weights);
   std::int64_t num_compiled() const { return num_compiled_; }
 
  private:
   struct Entry {
     ProductShape shape;
+    dnnl::memory::desc weights;
     std::unique_ptr<Product> product;
     std::int64_t last_use = 0;
   };

@@ -95,6 +95,8 @@ void check_cache(const KVCacheView& cache, const LayerSpec& spec) {
   const std::array<std::int64_t, 4> v = {cache.keys.size(0), bs, spec.num_kv_heads,
                                          spec.head_size_v};
   check_tensor(cache.values, {.argument = "cache.values", .dtypes = dtypes, .shape = v});
+  check_writable(cache.keys, "cache.keys");
+  check_writable(cache.values, "cache.values");
 }
 
 void check_table(const BlockTables& tables, const AttentionMetadata& metadata,
@@ -175,6 +177,22 @@ void check_outputs(const LayerCall& call, const LayerSpec& spec, const TensorVie
   check_writable(call.lse->data, "lse");
 }
 
+// What is written must not be what is still to be read. Keys and values of the step are read before
+// anything but the cache is written.
+void check_memory(const LayerCall& call) {
+  const NamedView q{"q", call.q}, keys{"cache.keys", call.cache.keys},
+      values{"cache.values", call.cache.values}, table{"block_table", call.tables.block_table},
+      workspace{"workspace", call.workspace}, out{"out", call.out};
+  for (const NamedView& cache : {keys, values})
+    check_apart(
+        cache,
+        {q, table, {"k", call.k}, {"v", call.v}, {"slot_mapping", call.tables.slot_mapping}});
+  check_apart(workspace, {q, table, keys, values});
+  check_apart(out, {q, table, keys, values, workspace});
+  if (call.lse != nullptr)
+    check_apart({"lse", call.lse->data}, {q, table, keys, values, workspace, out});
+}
+
 }  // namespace
 
 AttentionLayer::AttentionLayer(const LayerSpec& spec, const AttentionBackend& backend,
@@ -212,6 +230,7 @@ void AttentionLayer::forward(const AttentionMetadata* metadata, const LayerCall&
     check_table(call.tables, *metadata, call.cache);
     const NewTokens tokens = new_tokens(call, spec_);
     check_workspace(call.workspace, metadata->workspace_bytes);
+    check_memory(call);
     if (writes_cache_ && tokens.k.ndim() != 0 && call.tables.slot_mapping.size(0) > 0)
       kv::append({call.cache, tokens.k, tokens.v, call.tables.slot_mapping}, stream);
     impl_->forward(*metadata,

@@ -29,6 +29,9 @@ void check_array(std::string_view argument, const TensorView& t, std::int64_t si
   const bool has_data = t.ndim() == 1 && (t.size(0) == 0 || static_cast<bool>(t));
   if (t.dtype() != DType::kI32 || !size_fits || !dense || !has_data)
     refuse(argument, describe(t), fmt::format("int32 [{}], dense", size));
+  if (reinterpret_cast<std::uintptr_t>(t.data()) % sizeof(int) != 0)
+    refuse(argument, fmt::format("{} at address {}", describe(t), fmt::ptr(t.data())),
+           fmt::format("an address that is a multiple of {}", sizeof(int)));
 }
 
 // The host copy: from 0, never falling, up to the number of tokens.

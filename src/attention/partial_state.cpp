@@ -39,18 +39,19 @@ bool same_view(const TensorView& a, const TensorView& b) {
          std::ranges::equal(a.strides(), b.strides());
 }
 
-// An operand that starts where the result starts must be the result: under other strides or another
-// type, elements would be overwritten before they are read.
+// An operand is the result itself or lies apart from it: under other strides, another type or an
+// offset, elements would be overwritten before they are read.
 void check_in_place(const PartialState& operand, const PartialState& result, const Names& names) {
-  if (operand.out.data() == result.out.data() && result.out && !same_view(operand.out, result.out))
-    throw InputError(
-        names.out, describe(operand.out),
-        fmt::format("memory apart from result.out, or the same view: {}", describe(result.out)));
-  if (operand.lse.data.data() == result.lse.data.data() && result.lse.data &&
-      !(same_view(operand.lse.data, result.lse.data) && operand.lse.layout == result.lse.layout))
-    throw InputError(names.lse, describe(operand.lse.data),
-                     fmt::format("memory apart from result.lse, or the same view: {}",
-                                 describe(result.lse.data)));
+  const NamedView out{"result.out", result.out}, lse{"result.lse", result.lse.data};
+  const bool same_out =
+      operand.out.data() == result.out.data() && same_view(operand.out, result.out);
+  const bool same_lse = operand.lse.data.data() == result.lse.data.data() &&
+                        same_view(operand.lse.data, result.lse.data) &&
+                        operand.lse.layout == result.lse.layout;
+  if (!same_out) check_apart({names.out, operand.out}, {out});
+  if (!same_lse) check_apart({names.lse, operand.lse.data}, {lse});
+  check_apart({names.out, operand.out}, {lse});
+  check_apart({names.lse, operand.lse.data}, {out});
 }
 
 std::byte* row_of(const TensorView& t, std::int64_t token, std::int64_t head) {
@@ -121,6 +122,7 @@ void merge(const PartialState& a, const PartialState& b, const PartialState& res
   check_state(b, {"b.out", "b.lse"}, result.out.shape());
   check_writable(result.out, "result.out");
   check_writable(result.lse.data, "result.lse");
+  check_apart({"result.lse", result.lse.data}, {{"result.out", result.out}});
   check_in_place(a, result, {"a.out", "a.lse"});
   check_in_place(b, result, {"b.out", "b.lse"});
   const auto num_tokens = static_cast<int>(result.out.size(0));

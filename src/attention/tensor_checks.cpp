@@ -7,10 +7,41 @@
 #include <climits>
 #include <cstddef>
 #include <cstdlib>
+#include <numeric>
 
 #include "fovea/base/error.h"
 
 namespace fovea {
+namespace {
+
+// Where the bytes of a view lie: runs of `run` bytes at `first` plus any multiples of `step` (0:
+// one run only), all of them in [first, last).
+struct Extent {
+  std::uintptr_t first = 0, last = 0;
+  std::int64_t run = 0, step = 0;
+};
+
+Extent extent_of(const TensorView& t) {
+  const auto element = static_cast<std::int64_t>(size_of(t.dtype()));
+  Extent e{.run = element};
+  std::int64_t below = 0, above = element;
+  for (int d = t.ndim(); d-- > 0;) {
+    if (t.size(d) == 1) continue;
+    const std::int64_t stride = t.stride(d) * element, reach = stride * (t.size(d) - 1);
+    (stride < 0 ? below : above) += reach;
+    if (e.step == 0 && stride == e.run) {
+      e.run *= t.size(d);
+    } else {
+      e.step = std::gcd(e.step, stride);
+    }
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(t.data());
+  e.first = address + static_cast<std::uintptr_t>(below);
+  e.last = address + static_cast<std::uintptr_t>(above);
+  return e;
+}
+
+}  // namespace
 
 TensorView heads_view(const TensorView& t, const HeadsRule& rule) {
   const std::array dtypes = {rule.dtype};
@@ -55,6 +86,25 @@ bool is_injective(const TensorView& t) {
 void check_writable(const TensorView& t, std::string_view argument) {
   if (!is_injective(t)) {
     throw InputError(argument, describe(t), "strides that put no two elements at one address");
+  }
+}
+
+bool may_overlap(const TensorView& a, const TensorView& b) {
+  if (a.numel() == 0 || b.numel() == 0) return false;
+  const Extent x = extent_of(a), y = extent_of(b);
+  if (x.last <= y.first || y.last <= x.first) return false;
+  const std::int64_t step = std::gcd(x.step, y.step);
+  if (step == 0) return true;
+  const auto distance = static_cast<std::int64_t>(y.first - x.first);
+  const std::int64_t phase = (distance % step + step) % step;  // of y's runs behind x's
+  return phase < x.run || y.run > step - phase;
+}
+
+void check_apart(const NamedView& written, std::initializer_list<NamedView> others) {
+  for (const NamedView& other : others) {
+    if (may_overlap(written.view, other.view))
+      throw InputError(written.name, describe(written.view),
+                       fmt::format("memory apart from {}: {}", other.name, describe(other.view)));
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
 #include "fovea/attention/partial_state.h"
@@ -27,6 +28,16 @@ TensorView heads_view(const TensorView& t, const HeadsRule& rule);
 bool is_injective(const TensorView& t);
 // InputError unless is_injective(t): for tensors that are written.
 void check_writable(const TensorView& t, std::string_view argument);
+
+// Whether two views may share bytes. Exact for views that lie apart and for interleaved ones whose
+// dense runs never meet (rows of one array, side by side); otherwise true if in doubt.
+bool may_overlap(const TensorView& a, const TensorView& b);
+// InputError if a view that is written may share bytes with another one that the call uses.
+struct NamedView {
+  std::string_view name;
+  const TensorView& view;
+};
+void check_apart(const NamedView& written, std::initializer_list<NamedView> others);
 
 // Tokens that the array has room for.
 std::int64_t num_tokens_of(const Lse& lse);

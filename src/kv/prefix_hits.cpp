@@ -25,7 +25,7 @@ struct Search {
   const PrefixQuery& query;
   std::int64_t num_blocks;
 
-  std::vector<BlockId> operator()(const KeepAll&) const {
+  std::vector<BlockId> operator()(const KeepAll& /*all*/) const {
     std::vector<BlockId> blocks;
     for (std::int64_t i = 0; i < num_blocks; ++i) {
       const BlockId block = hit_at(query, i);

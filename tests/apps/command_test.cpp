@@ -62,6 +62,25 @@ TEST(Program, WrongUseIsOneSentence) {
   expect_refused({"generate", "-m", "x.gguf", "--weights", "f64"}, {"f64"});
 }
 
+TEST(Program, OutputThatIsLostIsNoSuccess) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"--help"},
+                                             {"--version"},
+                                             {"explain"},
+                                             {"explain", "--json"},
+                                             {"backends"},
+                                             {"backends", "--json"},
+                                             {"models"},
+                                             {"models", "--json"}}) {
+    expect_refused(args, {"standard output cannot be written"}, {.out_to = "/dev/full"});
+  }
+}
+
+TEST(Program, MistakesNeedNoReader) {
+  EXPECT_EQ(run_program({"explain", "--heads", "0"}, {.err_to = "/dev/full"}).exit_code, kWrongUse);
+  EXPECT_EQ(run_program({"nonsense"}, {.err_to = "/dev/full"}).exit_code, kWrongUse);
+}
+
 TEST(Program, MissingAndCorruptModels) {
   expect_refused({"generate", "-m", "no-such-file.gguf", "-p", "x"},
                  {"no-such-file.gguf", "smollm2"});
@@ -132,6 +151,9 @@ TEST(Program, ExplainRefusesSenselessLayers) {
   expect_refused({"explain", "--dtype", "f64"}, {"--dtype", "f64", "bf16"});
   expect_refused({"explain", "--backend", "NOPE"}, {"NOPE", "cpu_reference"});
   expect_refused({"explain", "--kv-dtype", "turboquant_4bit_nc"}, {"turboquant_4bit_nc"});
+  // A model says these itself: they are not left out unseen.
+  expect_refused({"explain", "-m", "x.gguf", "--window", "4"}, {"--model", "--window"});
+  expect_refused({"explain", "-m", "x.gguf", "--sinks"}, {"--model", "--sinks"});
 }
 
 TEST(Program, ModelsThatAreNotThere) {

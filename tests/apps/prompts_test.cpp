@@ -61,6 +61,9 @@ TEST(Prompts, RefusalsNameTheLineAndTheField) {
       {"{\"prompt\": \"a\", \"spans\": []}", "\"spans\" is not supported"},
       {"{\"prompt\": \"a\", \"colour\": 1}", "no field \"colour\""},
       {"{\"prompt\": \"\xff\"}", "not JSON"},
+      {"{\"prompt\": \"a\", \"prompt\": \"b\"}", "\"prompt\" is there twice"},
+      {"{\"prompt\": \"a\", \"id\": {\"x\": 1, \"x\": 1}}", "\"x\" is there twice"},
+      {"{\"prompt\": \"a\", \"max_tokens\": 1e400}", "too large"},
   };
   for (const auto& [line, words] : cases) {
     const std::string text = refusal(first + line);
@@ -68,6 +71,27 @@ TEST(Prompts, RefusalsNameTheLineAndTheField) {
     EXPECT_NE(text.find(words), std::string::npos) << line << " gave " << text;
   }
   EXPECT_NE(refusal("").find("no prompt"), std::string::npos);
+}
+
+// Equal keys of different objects are no repetition.
+TEST(Prompts, EqualKeysMayStandInDifferentObjects) {
+  const auto prompts = read(
+      "{\"id\": {\"a\": {\"id\": 1}, \"b\": [{\"id\": 2}, {\"id\": 3}]}, \"prompt\": \"p\"}\n"
+      "{\"prompt\": \"q\"}");
+  EXPECT_EQ(prompts.at(0).id.at("b").at(1).at("id"), 3);
+}
+
+// Copying or printing such a document would overflow the stack.
+TEST(Prompts, DeepNestingIsRefused) {
+  const auto nested = [](std::string_view field, std::size_t depth) {
+    return "{\"prompt\": \"a\", \"" + std::string(field) + "\": " + std::string(depth, '[') +
+           std::string(depth, ']') + "}";
+  };
+  EXPECT_EQ(refusal(nested("id", 60)), "");
+  for (const std::string_view field : {"id", "bos", "max_tokens", "prompt"}) {
+    const std::string text = refusal(nested(field, 200'000));
+    EXPECT_NE(text.find("line 1: it is nested deeper"), std::string::npos) << text;
+  }
 }
 
 }  // namespace

@@ -22,11 +22,17 @@ Pipe make_pipe() {
   return p;
 }
 
+void redirect(const std::string& path, int fd) {
+  if (!path.empty()) dup2(open(path.c_str(), O_WRONLY | O_CLOEXEC), fd);
+}
+
 [[noreturn]] void become_program(const std::vector<std::string>& args, const RunOptions& options,
                                  const Pipe& in, const Pipe& out, const Pipe& err) {
   dup2(in[0], STDIN_FILENO);
   dup2(out[1], STDOUT_FILENO);
   dup2(err[1], STDERR_FILENO);
+  redirect(options.out_to, STDOUT_FILENO);
+  redirect(options.err_to, STDERR_FILENO);
   for (const std::string& setting : options.environment) putenv(const_cast<char*>(setting.c_str()));
   std::vector<char*> argv = {const_cast<char*>(FOVEA_PROGRAM)};
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));

@@ -15,6 +15,7 @@ struct Ran {
 struct RunOptions {
   std::string input = {};                     // standard input
   std::vector<std::string> environment = {};  // NAME=value, besides the test's own
+  std::string out_to = {}, err_to = {};       // a file instead of what Ran keeps
   int interrupt_after_ms = 0;  // > 0: sends SIGINT so long after the first byte of standard output
 };
 

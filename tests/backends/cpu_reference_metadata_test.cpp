@@ -42,6 +42,9 @@ TEST(CpuReferenceMetadata, bounds_must_allow_something) {
       EXPECT_THROW(Builder(wrong, {}), ConfigError);
     }
   }
+  BuilderOptions no_heads = options();
+  no_heads.key = {};
+  EXPECT_THROW(Builder(no_heads, {}), ConfigError);
 }
 
 TEST(CpuReferenceMetadata, build_copies_the_lengths) {

@@ -275,8 +275,8 @@ TEST(CpuImplChecks, refuses_plans_and_workspaces_that_do_not_fit) {
   const Fixture::Tensors small = f.tensors(plan->workspace_bytes - 1);
   const Written before = f.written(t);
   Stream stream;
-  EXPECT_THROW(Impl(g.spec(), kPortableKernels).forward(*plan, f.args(t), stream), InputError);
-  const Impl impl(f.spec(), kPortableKernels);
+  EXPECT_THROW(Impl(g.spec(), portable_kernels).forward(*plan, f.args(t), stream), InputError);
+  const Impl impl(f.spec(), portable_kernels);
   EXPECT_THROW(impl.forward(*plan, f.args(small), stream), InputError);
   ForwardArgs none = f.args(t);
   none.workspace = {};

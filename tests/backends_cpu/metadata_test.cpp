@@ -272,6 +272,7 @@ TEST(CpuPlan, refuses_bounds_that_mean_nothing) {
   for (const Bounds& bounds : {Bounds{0, 1, 1}, Bounds{1, 0, 1}, Bounds{1, 1, 0}, Bounds{1, -3, 1},
                                Bounds{1, 2'000'000'000, 1}})
     EXPECT_THROW(Builder({key_of(8, 2), bounds}, Context{}), ConfigError);
+  EXPECT_THROW(Builder({PlanKey{}, kBounds}, Context{}), ConfigError);  // no heads to divide by
 }
 
 TEST(CpuPlan, refuses_metadata_of_another_backend) {

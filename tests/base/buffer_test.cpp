@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace fovea {
@@ -36,6 +37,10 @@ TEST(Buffer, MovingKeepsTheAddress) {
   const Buffer b = std::move(a);
   EXPECT_EQ(b.data(), address);
   EXPECT_EQ(b.size(), 32U);
+}
+
+TEST(Buffer, MemoryThatNobodyHasIsBadAlloc) {
+  EXPECT_THROW(Buffer(std::size_t{1} << 60), std::bad_alloc);
 }
 
 TEST(Buffer, EmptyOne) {

@@ -168,6 +168,16 @@ TEST(ChatTemplate, TrimsExactlyWhatTheTemplateTrims) {
             turn("user", "U ") + kAnswer);
 }
 
+TEST(ChatTemplate, RefusesBlanksThatGemmaMayTrimTogether) {
+  std::string joint = kGemma;
+  joint.replace(joint.find("message['content'] | trim"), 25, "content | trim");
+  EXPECT_EQ(render_chat(joint, "S", "Hi"),
+            "<bos><start_of_turn>user\nS\n\nHi<end_of_turn>\n<start_of_turn>model\n");
+  EXPECT_THROW(render_chat(joint, "S", " Hi"), InputError);
+  EXPECT_THROW(render_chat(joint, " S", "Hi"), InputError);
+  EXPECT_THROW(render_chat(joint, "", "Hi"), InputError);
+}
+
 TEST(ChatTemplate, PutsBosWhereTheTemplateDoes) {
   EXPECT_EQ(render_chat("{{ bos_token }}" + kPlain, {}, "Hi", "<s>"),
             "<s>" + turn("user", "Hi") + kAnswer);
@@ -215,6 +225,7 @@ TEST(ChatTemplate, RefusesFormsThatItCannotTell) {
       "{% if not system %}{{ '<|im_start|>system\nA<|im_end|>\n' }}{% endif %}"
       "{% if no_system %}{{ '<|im_start|>system\nB<|im_end|>\n' }}{% endif %}",
       opening + "{% if system %}{{ messages[0].content }}{% endif %}{{ '<|im_end|>\n' }}",
+      opening + "{{ m.content }}{{ '<|im_end|>\n' }}",
       opening + "{{ unknown }}{{ '<|im_end|>\n' }}",
       "{{ '<|im_start|>system\nToday is ' + today + '<|im_end|>\n' }}",
       "{{ '<|im_start|>' + 'system\n' + (m.content if m else 'A') + '<|im_end|>\n' }}",

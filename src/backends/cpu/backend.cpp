@@ -28,8 +28,8 @@ class Backend final : public AttentionBackend {
 
 const AttentionBackend& backend();
 const AttentionBackend& backend() {
-  static const Backend kBackend;
-  return kBackend;
+  static const Backend the_backend;
+  return the_backend;
 }
 
 }  // namespace fovea::cpu

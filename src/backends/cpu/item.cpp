@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
-#include <span>
 
 #include "fovea/attention/mask.h"
 #include "fovea/base/dtype.h"
@@ -107,7 +105,7 @@ class ItemRun {
   }
 
   void load_queries() {
-    std::array<const void*, kMaxTileRows> from;
+    std::array<const void*, kMaxTileRows> from{};
     for (int r = 0; r < rows(); ++r) from[index(r)] = at(call_.args.q, place(r));
     kernels_.load_rows({.rows = from.data(),
                         .ahead = nullptr,
@@ -143,7 +141,7 @@ class ItemRun {
     std::fill_n(state.sum, padded(rows()), Number{0});
     const std::int64_t range_begin = std::int64_t{range} * kRangeKeys;
     const std::int64_t begin =
-        std::max<std::int64_t>(range_begin, keys_seen_.begin / kTileKeys * kTileKeys);
+        std::max(range_begin, std::int64_t{keys_seen_.begin} / kTileKeys * kTileKeys);
     const std::int64_t end = std::min<std::int64_t>(range_begin + kRangeKeys, keys_seen_.end);
     TileRows found = find_tile(begin);
     for (std::int64_t tile = begin; tile < end; tile += kTileKeys) {
@@ -176,7 +174,7 @@ class ItemRun {
                        .shift = shift_,
                        .rescale = rescale_,
                        .state = state};
-    std::array<int, kMaxTileRows> row_begin, row_end;
+    std::array<int, kMaxTileRows> row_begin{}, row_end{};
     if (kind == TileKind::kPartial) {
       for (int r = 0; r < rows(); ++r) {
         const Interval seen = visible_[index(r)].main;
@@ -260,7 +258,7 @@ class ItemRun {
   }
 
   void store(const State<Number>& state) const {
-    std::array<void*, kMaxTileRows> to;
+    std::array<void*, kMaxTileRows> to{};
     for (int r = 0; r < rows(); ++r) to[index(r)] = at(call_.args.out, place(r));
     kernels_.store_rows({.state = state,
                          .rows = rows(),

@@ -12,7 +12,7 @@ namespace fovea::cpu {
 // One call of forward, the same for all workers.
 struct Call {
   const KernelSet& kernels;
-  bool in_double;
+  bool in_double = false;
   const Metadata& plan;
   const ForwardArgs& args;
   LogitsParams logits;

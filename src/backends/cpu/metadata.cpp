@@ -8,9 +8,11 @@
 #include <bit>
 #include <climits>
 #include <span>
-#include <string_view>
+#include <utility>
 
+#include "attention/builder_checks.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/table.h"
 #include "fovea/base/error.h"
 
 namespace fovea::cpu {
@@ -42,14 +44,9 @@ int max_splits(const PlanLimits& limits) {
   return limits.workers == 1 || one_range ? 0 : kItemsPerWorker * limits.workers;
 }
 
-void check_bound(std::string_view field, int value) {
-  if (value < 1) throw ConfigError(field, fmt::format("{}", value), "at least 1");
-}
-
-void check_limit(std::string_view argument, std::int64_t value, int limit, std::string_view what) {
-  if (value > limit)
-    throw InputError(argument, fmt::format("{}", value),
-                     fmt::format("at most {}, the {} that the builder was made for", limit, what));
+BuilderOptions checked(const BuilderOptions& options, const Context& context) {
+  check_builder(options, rows(), context);
+  return options;
 }
 
 // Cuts one batch. The first pass measures, the second one fills the plan.
@@ -226,17 +223,22 @@ Builder::Builder(const BuilderOptions& options, const Context& context)
               .bounds = options.bounds,
               .workers = context.executor == nullptr ? 1 : context.executor->num_workers()},
       executor_(context.executor) {
+  check_bound("num_heads", options.key.num_heads);
+  check_bound("num_kv_heads", options.key.num_kv_heads);
+  check_bound("head_size", options.key.head_size);
+  check_bound("head_size_v", options.key.head_size_v);
   check_bound("max_num_reqs", options.bounds.max_num_reqs);
   check_bound("max_num_tokens", options.bounds.max_num_tokens);
   check_bound("max_model_len", options.bounds.max_model_len);
   // Rows of a request and items of a step are counted in ints.
+  constexpr int kMost = INT_MAX / 2;
   const std::int64_t most_rows =
       std::int64_t{options.bounds.max_num_tokens} * options.key.num_heads;
-  if (most_rows > INT_MAX ||
-      max_items(limits_) > INT_MAX / 2 / static_cast<std::size_t>(options.key.num_kv_heads))
+  if (most_rows > kMost ||
+      max_items(limits_) > kMost / static_cast<std::size_t>(options.key.num_kv_heads))
     throw ConfigError(
         "max_num_tokens", fmt::format("{}", options.bounds.max_num_tokens),
-        fmt::format("at most 2^30 - 1 rows: tokens times {} heads", options.key.num_heads));
+        fmt::format("a number of tokens that times {} heads is below 2^30", options.key.num_heads));
   workspace_ = workspace_layout(limits_);
   facts_.workspace_bytes = workspace_.total;
 }
@@ -256,17 +258,13 @@ std::unique_ptr<AttentionMetadata> Builder::allocate() const {
 void Builder::build(const CommonAttentionMetadata& batch, const BuildOptions& /*options*/,
                     AttentionMetadata& out, Stream& /*stream*/) const {
   auto& plan = metadata_cast<Metadata>(out);
-  check(batch);
-  const Bounds& bounds = limits_.bounds;
-  check_limit("num_reqs", batch.num_reqs, bounds.max_num_reqs, "max_num_reqs");
-  check_limit("num_actual_tokens", batch.num_actual_tokens, bounds.max_num_tokens,
-              "max_num_tokens");
-  if (batch.seq_lens.device().type != DeviceType::kCpu)
-    throw InputError("seq_lens", describe(batch.seq_lens), "a tensor on cpu");
+  check_batch(batch, limits_.bounds);
+  if (plan.items.capacity() < max_items(limits_) || plan.order.capacity() < max_items(limits_) ||
+      std::cmp_less(plan.lengths.capacity(), limits_.bounds.max_num_reqs))
+    throw InputError("out", fmt::format("a plan for at most {} items", plan.items.capacity()),
+                     fmt::format("one that this builder allocated, for {}", max_items(limits_)));
   const std::span<const int> lengths(batch.seq_lens.data_as<const int>(),
                                      static_cast<std::size_t>(batch.num_reqs));
-  for (const int length : lengths)
-    check_limit("seq_lens", length, bounds.max_model_len, "max_model_len");
 
   plan.key = limits_.key;
   plan.num_reqs = batch.num_reqs;

@@ -72,7 +72,7 @@ struct Metadata final : AttentionMetadata {
 
 class Builder final : public AttentionMetadataBuilder {
  public:
-  // ConfigError for a bound below 1.
+  // ConfigError for a size of the key or a bound below 1, and for more rows than can be counted.
   Builder(const BuilderOptions& options, const Context& context);
   std::unique_ptr<AttentionMetadata> allocate() const override;
   void build(const CommonAttentionMetadata& batch, const BuildOptions& options,

@@ -27,18 +27,18 @@ Rows make_rows() {
 }  // namespace
 
 const Rows& rows() {
-  static const Rows kRows = make_rows();
-  return kRows;
+  static const Rows all = make_rows();
+  return all;
 }
 
 const KernelSet& kernels_for(CpuLevel level) {
   switch (level) {
     case CpuLevel::kPortable:
-      return kPortableKernels;
+      return portable_kernels;
     case CpuLevel::kAvx2:
-      return kAvx2Kernels;
+      return avx2_kernels;
     default:
-      return kAvx512Kernels;
+      return avx512_kernels;
   }
 }
 

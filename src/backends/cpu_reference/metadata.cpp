@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
+#include <utility>
 
+#include "attention/builder_checks.h"
+#include "backends/cpu_reference/table.h"
 #include "fovea/base/error.h"
 
 namespace fovea::cpu_reference {
@@ -25,33 +27,18 @@ std::size_t scratch_bytes(std::size_t longest_sequence, const PlanKey& key) {
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
-void check_bound(std::string_view field, int value) {
-  if (value < 1) throw ConfigError(field, fmt::format("{}", value), "at least 1");
-}
-
-Bounds checked(const Bounds& bounds) {
-  check_bound("max_num_reqs", bounds.max_num_reqs);
-  check_bound("max_num_tokens", bounds.max_num_tokens);
-  check_bound("max_model_len", bounds.max_model_len);
-  return bounds;
-}
-
-void check_limit(std::string_view argument, std::int64_t value, int limit, std::string_view what) {
-  if (value > limit) {
-    throw InputError(argument, fmt::format("{}", value),
-                     fmt::format("at most {}, the {} that the builder was made for", limit, what));
-  }
+BuilderOptions checked(const BuilderOptions& options, const Context& context) {
+  check_builder(options, rows(), context);
+  return options;
 }
 }  // namespace
 
 Builder::Builder(const BuilderOptions& options, const Context& context)
-    : key_(options.key),
-      bounds_(checked(options.bounds)),
+    : key_(checked(options).key),
+      bounds_(options.bounds),
       executor_(context.executor),
       scratch_bytes_(scratch_bytes(static_cast<std::size_t>(bounds_.max_model_len), key_)) {
-  facts_.workspace_bytes =
-      scratch_bytes_ *
-      static_cast<std::size_t>(executor_ == nullptr ? 1 : executor_->num_workers());
+  facts_.workspace_bytes = scratch_bytes_ * static_cast<std::size_t>(num_workers(context));
 }
 
 std::unique_ptr<AttentionMetadata> Builder::allocate() const {
@@ -60,9 +47,6 @@ std::unique_ptr<AttentionMetadata> Builder::allocate() const {
   plan->key = key_;
   plan->starts.resize(num_reqs + 1);
   plan->lengths.resize(num_reqs);
-  plan->executor = executor_;
-  plan->logits_capacity = static_cast<std::size_t>(bounds_.max_model_len);
-  plan->scratch_bytes = scratch_bytes_;
   plan->workspace_bytes = facts_.workspace_bytes;
   return plan;
 }
@@ -70,24 +54,22 @@ std::unique_ptr<AttentionMetadata> Builder::allocate() const {
 void Builder::build(const CommonAttentionMetadata& batch, const BuildOptions& /*options*/,
                     AttentionMetadata& out, Stream& /*stream*/) const {
   auto& plan = metadata_cast<Metadata>(out);
-  check(batch);
-  check_limit("num_reqs", batch.num_reqs, bounds_.max_num_reqs, "max_num_reqs");
-  check_limit("num_actual_tokens", batch.num_actual_tokens, bounds_.max_num_tokens,
-              "max_num_tokens");
-  if (batch.seq_lens.device().type != DeviceType::kCpu) {
-    throw InputError("seq_lens", describe(batch.seq_lens), "a tensor on cpu");
-  }
+  check_batch(batch, bounds_);
+  if (std::cmp_less(plan.lengths.size(), bounds_.max_num_reqs))
+    throw InputError("out", fmt::format("a plan for at most {} requests", plan.lengths.size()),
+                     fmt::format("one that this builder allocated, for {}", bounds_.max_num_reqs));
   const std::span<const int> lengths(batch.seq_lens.data_as<const int>(),
                                      static_cast<std::size_t>(batch.num_reqs));
-  for (const int length : lengths) {
-    check_limit("seq_lens", length, bounds_.max_model_len, "max_model_len");
-  }
 
   plan.starts[0] = 0;  // a batch without requests need not say so
   std::copy(batch.query_start_loc_cpu.begin(), batch.query_start_loc_cpu.end(),
             plan.starts.begin());
   std::copy(lengths.begin(), lengths.end(), plan.lengths.begin());
   plan.key = key_;
+  plan.executor = executor_;
+  plan.logits_capacity = static_cast<std::size_t>(bounds_.max_model_len);
+  plan.scratch_bytes = scratch_bytes_;
+  plan.workspace_bytes = facts_.workspace_bytes;
   plan.num_reqs = batch.num_reqs;
   plan.num_actual_tokens = batch.num_actual_tokens;
   plan.causal = batch.causal;

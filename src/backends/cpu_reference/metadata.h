@@ -28,7 +28,7 @@ struct Metadata final : AttentionMetadata {
 
 class Builder final : public AttentionMetadataBuilder {
  public:
-  // ConfigError for a bound below 1.
+  // ConfigError for a key that no layer has, a bound below 1 or a senseless number of workers.
   Builder(const BuilderOptions& options, const Context& context);
   std::unique_ptr<AttentionMetadata> allocate() const override;
   void build(const CommonAttentionMetadata& batch, const BuildOptions& options,

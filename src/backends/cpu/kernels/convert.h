@@ -41,7 +41,7 @@ void store_vector(char* p, typename S::V x) {
 template <class S, DType kType>
 typename S::V load_part(const char* p, int n) {
   alignas(64) char buffer[S::kLanes * kElementBytes<kType>] = {};
-  __builtin_memcpy(buffer, p, static_cast<unsigned long>(n * kElementBytes<kType>));
+  __builtin_memcpy(buffer, p, static_cast<unsigned long>(n) * kElementBytes<kType>);
   return load_vector<S, kType>(buffer);
 }
 
@@ -49,7 +49,7 @@ template <class S, DType kType>
 void store_part(char* p, typename S::V x, int n) {
   alignas(64) char buffer[S::kLanes * kElementBytes<kType>];
   store_vector<S, kType>(buffer, x);
-  __builtin_memcpy(p, buffer, static_cast<unsigned long>(n * kElementBytes<kType>));
+  __builtin_memcpy(p, buffer, static_cast<unsigned long>(n) * kElementBytes<kType>);
 }
 
 // Asks for the bytes of one vector of a row that will be loaded soon. The hint may name any

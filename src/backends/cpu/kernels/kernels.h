@@ -94,8 +94,8 @@ struct KernelSet {
   Kernels<double> in_double;
 };
 
-extern const KernelSet kPortableKernels;
-extern const KernelSet kAvx2Kernels;
-extern const KernelSet kAvx512Kernels;
+extern const KernelSet portable_kernels;
+extern const KernelSet avx2_kernels;
+extern const KernelSet avx512_kernels;
 
 }  // namespace fovea::cpu

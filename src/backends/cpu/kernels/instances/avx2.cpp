@@ -4,7 +4,7 @@
 
 namespace fovea::cpu {
 
-constinit const KernelSet kAvx2Kernels{
+constinit const KernelSet avx2_kernels{
     .name = "avx2",
     .in_float = kernels_of<avx2::Floats>(),
     .in_double = kernels_of<avx2::Doubles>(),

@@ -4,7 +4,7 @@
 
 namespace fovea::cpu {
 
-constinit const KernelSet kAvx512Kernels{
+constinit const KernelSet avx512_kernels{
     .name = "avx512",
     .in_float = kernels_of<avx512::Floats>(),
     .in_double = kernels_of<avx512::Doubles>(),

@@ -4,7 +4,7 @@
 
 namespace fovea::cpu {
 
-constinit const KernelSet kPortableKernels{
+constinit const KernelSet portable_kernels{
     .name = "portable",
     .in_float = kernels_of<portable::Floats>(),
     .in_double = kernels_of<portable::Doubles>(),
