@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "fovea/command.h"
 #include "fovea/engine/model_info.h"
@@ -19,7 +20,8 @@ using Json = nlohmann::ordered_json;
 
 struct ExplainOptions {
   LayerFlags layer;
-  std::string model, backend;
+  std::string model;
+  std::optional<std::string> backend;
   bool json = false;
 };
 
@@ -67,7 +69,7 @@ int explain(const ExplainOptions& options) {
   const Registry registry = Registry::builtin();
   const Device device = Device::host();
   Preference preference;
-  if (!options.backend.empty()) preference = {{options.backend}, true};
+  if (options.backend) preference = {{*options.backend}, true};
   Json answers = Json::array();
   bool all_fit = true;
   for (const Question& question : questions(options)) {

@@ -24,9 +24,9 @@ using Json = nlohmann::ordered_json;
 using engine::TokenId;
 
 struct GenerateOptions {
-  std::string model, prompts_file, weights = "auto", kv_dtype = "auto", backend, device = "cpu",
+  std::string model, prompts_file, weights = "auto", kv_dtype = "auto", device = "cpu",
                                    log = "info";
-  std::optional<std::string> prompt;
+  std::optional<std::string> prompt, backend;
   int max_tokens = 128, logprobs = 0, block_size = 16, max_batch_tokens = 512, threads = 0;
   std::int64_t kv_blocks = 0;
   bool ignore_eos = false, score = false, no_special = false, stats = false, json = false;
@@ -68,7 +68,7 @@ engine::EngineOptions engine_options(const GenerateOptions& options,
                 : options.weights == "bf16" ? engine::WeightType::kBF16
                                             : engine::WeightType::kAuto;
   out.kv_dtype = options.kv_dtype;
-  if (!options.backend.empty()) out.backend = options.backend;
+  out.backend = options.backend;
   out.block_size = options.block_size;
   out.kv_blocks = options.kv_blocks;
   out.max_batch_tokens = options.max_batch_tokens;

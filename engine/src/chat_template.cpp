@@ -272,6 +272,25 @@ std::string bos_of(const Pieces& pieces, std::string_view bos_text) {
   return std::string(bos_text);
 }
 
+// As the template writes it: the system text is the first message, written by the code for that
+// one, or by that for all.
+std::string_view written_system(std::string_view system, const Accesses& access) {
+  return written(system, access.first.reads ? access.first : access.any);
+}
+
+// The system text as it stands in front of the user's.
+std::string gemma_prefix(const std::string& system, std::string_view user, const Accesses& access) {
+  if (!access.first.reads)
+    throw InputError("system", in_quotes(system),
+                     "none: the model's chat template takes no system text; put it in front of "
+                     "the user's text");
+  const std::string_view text = written_system(system, access);
+  if (access.any.trims_variable &&
+      (text.empty() || trimmed(system) != system || trimmed(user) != user))
+    refuse_form("a system and a user's text that are trimmed as one, with blanks", user);
+  return std::string(text) + "\n\n";
+}
+
 }  // namespace
 
 std::string render_chat(std::string_view template_text, const std::optional<std::string>& system,
@@ -286,10 +305,6 @@ std::string render_chat(std::string_view template_text, const std::optional<std:
   check_turns(pieces, markup);
   const Accesses access = content_accesses(pieces);
   const std::string_view user_text = written(user, access.any);
-  // A system text is the first message: it is written by the code for that one, or for all.
-  const std::string_view system_text =
-      system ? written(*system, access.first.reads ? access.first : access.any)
-             : std::string_view();
   const auto turn = [&](std::string_view role, std::string_view text) {
     return std::string(markup.open).append(role).append("\n").append(text).append(markup.close) +
            "\n";
@@ -298,20 +313,13 @@ std::string render_chat(std::string_view template_text, const std::optional<std:
       bos_of(pieces, gemma && bos_text.empty() ? std::string_view("<bos>") : bos_text);
   if (chatml) {
     const std::optional<std::string> own = default_system(pieces);
-    if (system || own) out += turn("system", system ? system_text : std::string_view(*own));
+    if (system)
+      out += turn("system", written_system(*system, access));
+    else if (own)
+      out += turn("system", *own);
     out += turn("user", user_text);
   } else {
-    if (system && !access.first.reads)
-      throw InputError("system", in_quotes(*system),
-                       "none: the model's chat template takes no system text; put it in front of "
-                       "the user's text");
-    std::string text;
-    if (system) {
-      if (access.any.trims_variable &&
-          (system_text.empty() || trimmed(*system) != *system || trimmed(user) != user))
-        refuse_form("a system and a user's text that are trimmed as one, with blanks", user);
-      text.append(system_text).append("\n\n");
-    }
+    std::string text = system ? gemma_prefix(*system, user, access) : std::string();
     out += turn("user", text.append(user_text));
   }
   return out.append(markup.open).append(markup.answer).append("\n");

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -18,7 +18,7 @@ void Buffer::Free::operator()(std::byte* p) const {
 }
 
 TensorView Buffer::view() const {
-  return {data_.get(), DType::kU8, {static_cast<std::int64_t>(bytes_)}};
+  return {data_.get(), DType::kU8, {static_cast<std::int64_t>(size())}};
 }
 
 }  // namespace fovea

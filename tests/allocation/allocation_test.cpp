@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
@@ -163,6 +164,70 @@ struct Engine {
   HostBatch batch{2};
   Stream stream;
 };
+
+// One request of 3,000 keys: long enough to be split among workers, with partial states.
+struct LongDecode {
+  static constexpr int kTokens = 3000, kBlockSize = 16, kBlocks = kTokens / kBlockSize + 1;
+  LongDecode(const AttentionBackend& backend, const LayerSpec& spec, const Context& context)
+      : layer(spec, backend, Device::host(), context),
+        builder(backend.make_builder({.key = layer.plan_key(),
+                                      .bounds = {.max_num_reqs = 1,
+                                                 .max_num_tokens = 1,
+                                                 .max_model_len = kTokens,
+                                                 .block_table_width = 0}},
+                                     context)),
+        plan(builder->allocate()),
+        layout(make_paged_layout(kv_cache_spec(layer.spec()), CacheLayout::kLBNHC, 1, kBlocks)),
+        pool(static_cast<std::size_t>(layout.total_bytes)),
+        cache(layer_view(layout, pool.data(), 0, {kBlockSize})),
+        workspace(builder->facts().workspace_bytes),
+        q({.dtype = spec.dtype, .tokens = 1, .heads = spec.num_heads, .size = spec.head_size}),
+        kv({.dtype = spec.dtype, .tokens = 1, .heads = spec.num_kv_heads, .size = spec.head_size}),
+        out({.dtype = spec.dtype, .tokens = 1, .heads = spec.num_heads, .size = spec.head_size}) {
+    for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<std::int32_t>(i);
+    std::memset(pool.data(), 0, static_cast<std::size_t>(layout.total_bytes));
+  }
+  void step(int kv_len) {
+    slot = kv_len - 1;
+    builder->build(batch.set(std::array{RequestLengths{1, kv_len}}), {}, *plan, stream);
+    const TensorView q_view = q.view(), kv_view = kv.view(), out_view = out.view();
+    layer.forward(plan.get(),
+                  {.q = q_view,
+                   .k = kv_view,
+                   .v = kv_view,
+                   .cache = cache,
+                   .tables = {.block_table = {table.data(), DType::kI32, {1, kBlocks}},
+                              .slot_mapping = {&slot, DType::kI64, {1}}},
+                   .out = out_view,
+                   .workspace = {workspace.data(),
+                                 DType::kU8,
+                                 {static_cast<std::int64_t>(workspace.size())}}},
+                  stream);
+  }
+
+  AttentionLayer layer;
+  std::unique_ptr<AttentionMetadataBuilder> builder;
+  std::unique_ptr<AttentionMetadata> plan;
+  PagedLayout layout;
+  Memory pool;
+  KVCacheView cache;
+  Memory workspace;
+  HostTensor q, kv, out;
+  std::array<std::int32_t, kBlocks> table = {};
+  std::int64_t slot = 0;
+  HostBatch batch{1};
+  Stream stream;
+};
+
+TEST_P(Allocation, none_where_a_long_request_is_split) {
+  ThreadPool pool(2);
+  LongDecode decode(*GetParam(),
+                    {.name = "layer", .num_heads = 4, .num_kv_heads = 1, .head_size = 64}, {&pool});
+  decode.step(LongDecode::kTokens - 100);
+  const long before = num_allocations;
+  for (int i = 99; i >= 0; --i) decode.step(LongDecode::kTokens - i);
+  EXPECT_EQ(num_allocations - before, 0);
+}
 
 TEST_P(Allocation, none_in_a_hundred_steps) {
   ThreadPool pool(2);

@@ -57,6 +57,7 @@ TEST(Program, WrongUseIsOneSentence) {
   expect_refused({}, {"subcommand"});
   expect_refused({"generate"}, {"--model"});
   expect_refused({"nonsense"}, {"nonsense"});
+  expect_refused({"explain", "--backend", ""}, {"''", "cpu_reference"});
   expect_refused({"generate", "-m", "x.gguf", "--temperature", "0.5"}, {"--temperature"});
   expect_refused({"generate", "-m", "x.gguf", "-n", "-1"}, {"-1"});
   expect_refused({"generate", "-m", "x.gguf", "--weights", "f64"}, {"f64"});

@@ -57,11 +57,15 @@ void expect_logprobs(const Json& top8, const Json& logprobs) {
   }
 }
 
-TEST(Generate, GoldenThroughTheProgramOnCpu) {
+class GenerateOn : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Backends, GenerateOn, testing::Values("cpu", "cpu_reference"),
+                         [](const auto& backend) { return std::string(backend.param); });
+
+TEST_P(GenerateOn, GoldenThroughTheProgram) {
   const Json cases = golden().at("cases");
   const Ran ran =
       run_program({"generate", "-m", "smollm2", "--prompts", prompts_file(cases), "-n", "32",
-                   "--ignore-eos", "--weights", "f32", "--kv-dtype", "f32", "--backend", "cpu",
+                   "--ignore-eos", "--weights", "f32", "--kv-dtype", "f32", "--backend", GetParam(),
                    "--logprobs", "8", "--score", "--json", "--stats"});
   ASSERT_EQ(ran.exit_code, kDone) << ran.err;
   const std::vector<Json> lines = json_lines(ran.out);
@@ -85,7 +89,7 @@ TEST(Generate, GoldenThroughTheProgramOnCpu) {
         "decode_tokens_per_second", "time_to_first_token_seconds", "kv_blocks", "kv_blocks_peak"}) {
     EXPECT_TRUE(stats.contains(field)) << field;
   }
-  EXPECT_EQ(stats.at("backends").begin().value(), "cpu");
+  EXPECT_EQ(stats.at("backends").begin().value(), GetParam());
 }
 
 TEST(Generate, StreamsTheText) {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -150,6 +153,18 @@ TEST(Metadata, PlanKeysDifferInEveryMember) {
     change(other);
     EXPECT_NE(key, other);
   }
+}
+
+TEST(Metadata, RefusesMisalignedArrays) {
+  Batch b;
+  alignas(int) std::array<std::byte, 5 * sizeof(int)> memory;
+  std::memcpy(memory.data() + 1, b.lens.data(), 3 * sizeof(int));
+  b.data.seq_lens = TensorView(memory.data() + 1, DType::kI32, {3});
+  EXPECT_EQ(refused(b.data), "seq_lens");
+  b.data.seq_lens = TensorView(b.lens.data(), DType::kI32, {3});
+  std::memcpy(memory.data() + 2, b.loc.data(), 4 * sizeof(int));
+  b.data.query_start_loc = TensorView(memory.data() + 2, DType::kI32, {4});
+  EXPECT_EQ(refused(b.data), "query_start_loc");
 }
 
 }  // namespace

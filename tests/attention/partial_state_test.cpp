@@ -342,6 +342,39 @@ TEST(PartialState, RefusesTheResultOverAnOperandInAnotherShape) {
   EXPECT_EQ(refused(a.state, b.state, result), "b.lse");
 }
 
+// An operand that lies a row further on would be overwritten before it is read.
+TEST(PartialState, RefusesAResultThatOverlapsAnOperandInPart) {
+  State a({4, 2, 4}), b({4, 2, 4}), apart({4, 2, 4});
+  fill_by_formula(a, 0);
+  fill_by_formula(b, 1);
+  const auto shifted = [](const TensorView& t, std::ptrdiff_t floats,
+                          std::initializer_list<std::int64_t> shape) {
+    return TensorView(t.data_as<float>() + floats, DType::kF32, shape);
+  };
+  const std::vector<std::uint8_t> before = a.bytes;
+  PartialState first = a.state, result = a.state;
+  for (PartialState* s : {&first, &result}) {
+    s->out = shifted(a.state.out, 0, {3, 2, 4});
+    s->lse.data = shifted(apart.state.lse.data, 0, {2, 3});
+  }
+  result.out = shifted(a.state.out, 8, {3, 2, 4});
+  PartialState second = b.state;
+  second.out = shifted(b.state.out, 0, {3, 2, 4});
+  second.lse.data = shifted(b.state.lse.data, 0, {2, 3});
+  EXPECT_EQ(refused(first, second, result), "a.out");
+  EXPECT_EQ(refused(second, first, result), "b.out");
+  EXPECT_EQ(a.bytes, before);
+  result = first;
+  EXPECT_EQ(refused(first, second, result), "nothing");
+  result.out = shifted(apart.state.out, 0, {3, 2, 4});
+  result.lse.data = shifted(second.lse.data, 1, {2, 3});
+  EXPECT_EQ(refused(first, second, result), "b.lse");
+  result.lse.data = shifted(result.out, 6, {2, 3});
+  EXPECT_EQ(refused(first, second, result), "result.lse");
+  result.lse.data = shifted(second.out, 6, {2, 3});
+  EXPECT_EQ(refused(first, second, result), "b.out");
+}
+
 TEST(PartialState, RefusesAStreamOfAGpu) {
   State a({}), b({}), result({});
   Stream stream{.device = {DeviceType::kCuda, 0}};

@@ -37,6 +37,7 @@ TEST(Buffer, MovingKeepsTheAddress) {
   const Buffer b = std::move(a);
   EXPECT_EQ(b.data(), address);
   EXPECT_EQ(b.size(), 32U);
+  EXPECT_EQ(a.size(), 0U);  // NOLINT(bugprone-use-after-move)
 }
 
 TEST(Buffer, MemoryThatNobodyHasIsBadAlloc) {

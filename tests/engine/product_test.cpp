@@ -48,6 +48,32 @@ TEST(ProductCache, CompilesOnceAndGivesUpTheLeastRecentlyUsed) {
   EXPECT_TRUE(use(2));
 }
 
+// The key holds the order of the weights: a slice of a wider matrix has the same shape and other
+// strides.
+TEST(ProductCache, TheSameShapeInAnotherOrderIsAnotherProduct) {
+  constexpr auto kF32 = dnnl::memory::data_type::f32;
+  ProductCache cache(DType::kF32, 1, 16);
+  const dnnl::memory::desc dense({16, 64}, kF32, dnnl::memory::format_tag::ab);
+  const dnnl::memory::desc slice({16, 64}, kF32, dnnl::memory::dims{128, 1});
+  std::vector<float> wide(16 * 128), narrow(16 * 64), x(16, 1.0F), y(64);
+  for (std::size_t row = 0; row < 16; ++row) {
+    for (std::size_t column = 0; column < 64; ++column) {
+      wide[row * 128 + column] = 1;
+      wide[row * 128 + 64 + column] = 1000;
+      narrow[row * 64 + column] = 2;
+    }
+  }
+  const auto first = [&](const dnnl::memory::desc& order, std::vector<float>& weights) {
+    const dnnl::memory memory(order, cache.engine(), weights.data());
+    cache.get({1, 16, 64}, order).run(0, x.data(), memory, y.data());
+    return y;
+  };
+  EXPECT_EQ(first(dense, narrow), std::vector<float>(64, 32.0F));
+  EXPECT_EQ(first(slice, wide), std::vector<float>(64, 16.0F));
+  EXPECT_EQ(first(dense, narrow), std::vector<float>(64, 32.0F));
+  EXPECT_EQ(cache.num_compiled(), 2);
+}
+
 TEST(Product, Multiplies) {
   ProductCache cache(DType::kF32, 2, 4);
   const auto weights = cache.packed_weights(16, 64);

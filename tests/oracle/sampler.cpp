@@ -99,6 +99,7 @@ int draw_kv_len(Rng& rng, int block_size) {
     case 3:
       return block_size + 1;
     case 4:
+      if (chance(rng, 5)) return between(rng, 1000, 2500);  // more than any backend takes at once
       return chance(rng, 30) ? between(rng, 120, 500) : between(rng, 0, 20);
     default:
       return between(rng, 1, 80);

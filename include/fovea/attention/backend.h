@@ -27,9 +27,10 @@ struct BuilderOptions {
   Bounds bounds;  // no batch exceeds them; build() refuses one that does
 };
 
+// Hints: they may change how a step is computed, never what comes out.
 struct BuildOptions {
-  int common_prefix_len = 0;
-  bool fast_build = false;  // prefer cheap planning over fast kernels
+  int common_prefix_len = 0;  // leading tokens that the tables of all requests share
+  bool fast_build = false;    // prefer cheap planning over fast kernels
 };
 
 // What a builder promises, as data.
@@ -89,6 +90,7 @@ class AttentionBackend {
   virtual ~AttentionBackend() = default;
   virtual std::string_view name() const = 0;
   virtual const Rows& rows() const = 0;
+  // ConfigError for a key or bounds that make no sense or exceed what the backend can plan.
   virtual std::unique_ptr<AttentionMetadataBuilder> make_builder(const BuilderOptions&,
                                                                  const Context&) const = 0;
   // The layer's specification has been validated against rows().

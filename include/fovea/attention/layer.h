@@ -57,7 +57,10 @@ struct LayerCall {
   const BlockTables& tables;
   const TensorView& out;  // [>= num_actual_tokens, num_heads, head_size_v] or flat; rows behind the
                           // live ones become 0
+  // Only where return_lse is set: [num_heads, >= num_actual_tokens] or the other layout; what lies
+  // behind the live tokens becomes minus infinity.
   const Lse* lse = nullptr;
+  // uint8 [>= the builder's workspace_bytes], aligned to 64; one per call in flight.
   TensorView workspace = {};
 };
 

@@ -10,8 +10,8 @@
 
 namespace fovea {
 
-// Owns uninitialised bytes, aligned to 64. Large ones are committed by the system page by page, as
-// they are touched.
+// Owns uninitialised bytes; empty after it was moved from, aligned to 64. Large ones are committed
+// by the system page by page, as they are touched.
 class Buffer {
  public:
   static constexpr std::size_t kAlignment = 64;
@@ -21,7 +21,7 @@ class Buffer {
   explicit Buffer(std::size_t bytes);
 
   std::byte* data() const { return data_.get(); }
-  std::size_t size() const { return bytes_; }
+  std::size_t size() const { return data_ == nullptr ? 0 : bytes_; }
   TensorView view() const;  // uint8 [size()]
 
  private:

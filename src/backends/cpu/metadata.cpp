@@ -219,17 +219,10 @@ WorkspaceLayout workspace_layout(const PlanLimits& limits) {
 }
 
 Builder::Builder(const BuilderOptions& options, const Context& context)
-    : limits_{.key = options.key,
+    : limits_{.key = checked(options, context).key,
               .bounds = options.bounds,
-              .workers = context.executor == nullptr ? 1 : context.executor->num_workers()},
+              .workers = num_workers(context)},
       executor_(context.executor) {
-  check_bound("num_heads", options.key.num_heads);
-  check_bound("num_kv_heads", options.key.num_kv_heads);
-  check_bound("head_size", options.key.head_size);
-  check_bound("head_size_v", options.key.head_size_v);
-  check_bound("max_num_reqs", options.bounds.max_num_reqs);
-  check_bound("max_num_tokens", options.bounds.max_num_tokens);
-  check_bound("max_model_len", options.bounds.max_model_len);
   // Rows of a request and items of a step are counted in ints.
   constexpr int kMost = INT_MAX / 2;
   const std::int64_t most_rows =

@@ -34,7 +34,7 @@ BuilderOptions checked(const BuilderOptions& options, const Context& context) {
 }  // namespace
 
 Builder::Builder(const BuilderOptions& options, const Context& context)
-    : key_(checked(options).key),
+    : key_(checked(options, context).key),
       bounds_(options.bounds),
       executor_(context.executor),
       scratch_bytes_(scratch_bytes(static_cast<std::size_t>(bounds_.max_model_len), key_)) {
