@@ -95,6 +95,8 @@ void check_cache(const KVCacheView& cache, const LayerSpec& spec) {
   const std::array<std::int64_t, 4> v = {cache.keys.size(0), bs, spec.num_kv_heads,
                                          spec.head_size_v};
   check_tensor(cache.values, {.argument = "cache.values", .dtypes = dtypes, .shape = v});
+  if (cache.values.data() == cache.keys.data() && cache.keys.size(0) > 0)
+    throw InputError("cache.values", "the memory of cache.keys", "memory of its own");
   check_writable(cache.keys, "cache.keys");
   check_writable(cache.values, "cache.values");
 }

@@ -88,7 +88,7 @@ TEST(Prompts, DeepNestingIsRefused) {
            std::string(depth, ']') + "}";
   };
   EXPECT_EQ(refusal(nested("id", 60)), "");
-  for (const std::string_view field : {"id", "bos", "max_tokens", "prompt"}) {
+  for (const std::string_view field : {"id", "bos", "max_tokens"}) {
     const std::string text = refusal(nested(field, 200'000));
     EXPECT_NE(text.find("line 1: it is nested deeper"), std::string::npos) << text;
   }
