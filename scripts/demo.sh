@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 echo "demo: packages (scripts/setup.sh)"
 scripts/setup.sh
 
-echo "demo: building build/release/bin/fovea"
+echo "demo: building build/release/bin/fovea (some minutes; the log is build/demo.log)"
 log=build/demo.log
 mkdir -p build
 if ! { cmake --preset release && cmake --build --preset release --target fovea_cli; } >"$log" 2>&1; then

@@ -49,6 +49,7 @@ TEST(Layer, RefusesMemoryThatIsReadAndWritten) {
          f.tables.block_table.data_as<std::int32_t>()[4] = 1;
        }},
       {"cache.keys", [](LayerFixture& f) { f.k = {f.key_memory.data(), DType::kF32, {4, 2, 8}}; }},
+      {"cache.values", [](LayerFixture& f) { f.cache.values = f.cache.keys; }},
       {"cache.values",
        [](LayerFixture& f) { f.v = {f.value_memory.data(), DType::kF32, {4, 16}}; }},
       {"cache.keys", [](LayerFixture& f) { f.q = {f.key_memory.data(), DType::kF32, {4, 4, 8}}; }},
