@@ -109,8 +109,4 @@ else
 fi
 wrapper=(env)
 
-if $full; then
-  stage "tidy" build tidy
-fi
-
 finish
