@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv_cache.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -30,17 +31,17 @@ PagedLayout make_layout(const AttentionLayer& layer, std::size_t num_layers,
   return make_paged_layout(spec, preferred_layout(layer), static_cast<int>(num_layers), blocks + 1);
 }
 
-// Large caches are committed only as they are written, but even their addresses can be too many.
+// Memory is committed only as it is written, so a cache that the machine cannot hold would be given
+// out now and end the process later.
 Buffer make_memory(const PagedLayout& layout) {
-  try {
-    return Buffer(static_cast<std::size_t>(layout.total_bytes));
-  } catch (const std::bad_alloc&) {
+  const std::int64_t machine = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  if (layout.total_bytes > machine)
     throw ConfigError("kv_blocks",
                       std::to_string(layout.num_blocks - 1) + " blocks, " +
                           std::to_string(layout.total_bytes) + " bytes",
-                      "what the system gives memory for",
-                      "fewer blocks or a shorter max_model_len");
-  }
+                      "at most " + std::to_string(machine) + " bytes, this machine's memory",
+                      "fewer kv_blocks or a shorter max_model_len");
+  return Buffer(static_cast<std::size_t>(layout.total_bytes));
 }
 
 Bounds bounds_of(const CacheOptions& options, int table_width) {

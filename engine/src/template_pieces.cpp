@@ -135,11 +135,11 @@ class Cutter {
     const std::size_t digits = octal ? 3 : c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     const std::string_view number = text_.substr(octal ? at_ : at_ + 1, digits);
     std::uint32_t code = 0;
-    const auto end =
+    const char* const end =
         std::from_chars(number.data(), number.data() + number.size(), code, octal ? 8 : 16).ptr;
     const auto length = static_cast<std::size_t>(end - number.data());
     const bool is_character = code < 0x110000 && (code < 0xD800 || code > 0xDFFF);
-    if (length == 0 || !(octal || length == digits) || !is_character) {
+    if (length == 0 || (!octal && length != digits) || !is_character) {
       value.append({'\\', c});  // not an escape
       return;
     }

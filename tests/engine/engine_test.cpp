@@ -62,7 +62,7 @@ TEST(Engine, RefusesWhatTheModelCannotServe) {
   options.kv_dtype = "f13";
   EXPECT_NE(refusal(file.path(), options).find("f13"), std::string::npos);
   options = f32_options();
-  options.kv_blocks = INT32_MAX - 1;  // of 16 tokens: more bytes than there are addresses
+  options.kv_blocks = INT32_MAX - 1;  // more bytes than any machine has
   options.block_size = 1 << 20;
   EXPECT_NE(refusal(file.path(), options).find("kv_blocks"), std::string::npos);
   options = f32_options();
