@@ -95,8 +95,7 @@ if $full; then tests "ci: tests" ci; else tests "ci: tests" ci --label-exclude '
 not_sanitized='^(golden|long|no_sanitizer)$'
 stage "dev: build" build dev
 tests "dev: tests" dev --label-exclude "$not_sanitized"
-# The oracle on the real model would take an hour here; the other backends show what the engine does to memory.
-if $full; then tests "dev: real model" dev --label-regex '^golden$' --exclude-regex cpu_reference; fi
+if $full; then tests "dev: real model" dev --label-regex '^golden$'; fi
 
 # ThreadSanitizer wants its address ranges free, which a very random memory layout does not always grant.
 if setarch -R true 2>/dev/null; then wrapper=(setarch -R); fi
