@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -44,18 +46,49 @@ void read_rows(std::span<const MatrixSource> sources, std::int64_t begin, std::i
   }
 }
 
+// Memory of packed weights in large chunks, on huge pages where the system has them: a step reads
+// all weights once, and with small pages it would wait for address translation.
+class WeightMemory {
+ public:
+  // Aligned to 64; lives as long as this.
+  std::byte* allocate(std::size_t bytes) {
+    bytes = (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
+    if (bytes > left_) add_chunk(std::max(bytes, kChunkBytes));
+    std::byte* const memory = chunks_.back().data() + chunks_.back().size() - left_;
+    left_ -= bytes;
+    return memory;
+  }
+
+ private:
+  static constexpr std::size_t kHugePage = std::size_t{1} << 21, kChunkBytes = 16 * kHugePage;
+
+  void add_chunk(std::size_t bytes) {
+    Buffer& chunk = chunks_.emplace_back(bytes);
+    const auto address = reinterpret_cast<std::uintptr_t>(chunk.data());
+    const std::size_t skipped = (kHugePage - address % kHugePage) % kHugePage;
+    // Only a wish: without it everything is right, but slower.
+    if (bytes > skipped) madvise(chunk.data() + skipped, bytes - skipped, MADV_HUGEPAGE);
+    left_ = bytes;
+  }
+
+  std::vector<Buffer> chunks_;
+  std::size_t left_ = 0;  // at the end of the last chunk
+};
+
 }  // namespace
 
 struct LinearContext::State {
   Executor* executor;
   ProductCache products;
+  WeightMemory memory;
   // Of each worker: a slice of columns, dense, before it is copied to its place. oneDNN's fast
   // products write no other form.
   std::vector<Buffer> slices;
 };
 
 LinearContext::LinearContext(Executor& executor, DType dtype)
-    : state_(new State{&executor, ProductCache(dtype, executor.num_workers(), kMaxProducts), {}}) {
+    : state_(
+          new State{&executor, ProductCache(dtype, executor.num_workers(), kMaxProducts), {}, {}}) {
   // Throws if there is no such product.
   state_->products.packed_weights(kBlockColumns, kBlockColumns);
   state_->slices.resize(static_cast<std::size_t>(executor.num_workers()));
@@ -73,7 +106,8 @@ struct Linear::State {
   };
   LinearContext* context;
   std::int64_t in = 0, out = 0;
-  Buffer bytes;
+  std::byte* bytes = nullptr;  // the packed weights, in the context's memory
+  std::size_t num_bytes = 0;
   dnnl::memory weights;
   std::vector<Slice> slices;
 
@@ -89,7 +123,7 @@ dnnl::memory Linear::State::columns(const Desc& packed, std::int64_t begin,
                                     std::int64_t end) const {
   Desc part = packed.submemory_desc({in, end - begin}, {0, begin});
   std::byte* start =
-      bytes.data() + static_cast<std::size_t>(part.data.offset0) * size_of(context->dtype());
+      bytes + static_cast<std::size_t>(part.data.offset0) * size_of(context->dtype());
   part.data.offset0 = 0;
   return {part, products().engine(), start};
 }
@@ -98,7 +132,7 @@ dnnl::memory Linear::State::columns(const Desc& packed, std::int64_t begin,
 void Linear::State::pack(std::span<const MatrixSource> sources, const Desc& packed) {
   const DType dtype = context->dtype();
   if (packed.get_size() > static_cast<std::size_t>(in * out) * size_of(dtype))
-    std::memset(bytes.data(), 0, bytes.size());  // what pads odd sizes is read by the products
+    std::memset(bytes, 0, num_bytes);  // what pads odd sizes is read by the products
   const auto piece = static_cast<std::size_t>(in * kBlockColumns);
   const auto pieces = static_cast<int>(divide_up(out, kBlockColumns));
   parallel_for(context->executor(), pieces, [&](int item, int) {
@@ -124,7 +158,7 @@ void Linear::State::pack(std::span<const MatrixSource> sources, const Desc& pack
 }
 
 Linear::Linear(LinearContext& context, std::span<const MatrixSource> sources)
-    : state_(new State{&context, 0, 0, {}, {}, {}}) {
+    : state_(new State{&context, 0, 0, nullptr, 0, {}, {}}) {
   State& s = *state_;
   s.in = sources.empty() ? 0 : sources.front().columns;
   for (const MatrixSource& source : sources) {
@@ -135,7 +169,8 @@ Linear::Linear(LinearContext& context, std::span<const MatrixSource> sources)
   if (s.in <= 0 || s.out <= 0) throw InputError("matrix", "no elements", "at least one row");
   try {
     const Desc packed = s.products().packed_weights(s.in, s.out);
-    s.bytes = Buffer(packed.get_size());
+    s.num_bytes = packed.get_size();
+    s.bytes = context.state_->memory.allocate(s.num_bytes);
     s.pack(sources, packed);
     const SingleThreadedOmp single;
     s.weights = s.columns(packed, 0, s.out);
@@ -156,7 +191,7 @@ Linear::~Linear() = default;
 Linear::Linear(Linear&&) noexcept = default;
 std::int64_t Linear::in_features() const { return state_->in; }
 std::int64_t Linear::out_features() const { return state_->out; }
-std::int64_t Linear::bytes() const { return static_cast<std::int64_t>(state_->bytes.size()); }
+std::int64_t Linear::bytes() const { return static_cast<std::int64_t>(state_->num_bytes); }
 
 // The workers share the columns. A slice is computed into dense memory of its own and copied.
 void Linear::State::share_columns(const std::byte* x, std::int64_t rows, float* y) {

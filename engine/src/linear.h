@@ -20,8 +20,9 @@ struct MatrixSource {
   std::function<void(std::int64_t begin, std::int64_t end, std::span<float> out)> read;
 };
 
-// What the matrices of one model share: threads, the type of weights and activations, and the
-// products compiled so far. Not thread-safe.
+// What the matrices of one model share: threads, the type of weights and activations, the memory
+// of the weights (given back when this is destroyed) and the products compiled so far. Not
+// thread-safe.
 class LinearContext {
  public:
   // f32 or bf16. ConfigError if this machine cannot multiply the type. The executor outlives this.
