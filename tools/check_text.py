@@ -16,6 +16,7 @@ DATA = re.compile(r"^tests/data/.*\.json$")  # not prose: texts to tokenise hold
 # Written so that this file does not break its own rules.
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX|HA" + r"CK)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.}/$-])/(?:work|root|tmp|home(?!/someone\b))/(?=\w)")
+PLACEHOLDER = re.compile(r"@[A-Z][A-Z_]+@")  # pages only: CMake's templates live by them
 OUTSIDE = re.compile(r"\.\./shar" + r"ed\b|\bshar" + r"ed/(?:design|spec|cases|golden|kernels|seeds|peers|hooks)\b")
 
 
@@ -48,6 +49,8 @@ def check(root):
         if text and not text.endswith("\n"):
             violations.append(f"{name}:{len(lines)}: no newline at the end")
         for number, line in enumerate(lines, 1):
+            if path.suffix == ".md" and PLACEHOLDER.search(line):
+                violations.append(f"{name}:{number}: placeholder that was never filled in")
             violations += [f"{name}:{number}: {problem}" for problem in check_line(line)]
     return looked_at, violations
 

@@ -191,10 +191,7 @@ Support Engine::check(const Request& request) const {
 }
 
 Result Engine::generate(const Request& request) {
-  if (const Support support = check(request); !support) {
-    const Reason& reason = support.reasons[0];
-    throw InputError(reason.field, reason.wanted, reason.supported);
-  }
+  if (const Support support = check(request); !support) throw InputError(support.reasons);
   Generation generation{*state_, request, state_->new_sequence()};
   generation.run();
   return std::move(generation.result);

@@ -150,6 +150,9 @@ InputError::InputError(std::string_view argument, std::string_view given, std::s
     : std::invalid_argument(input_text(argument, given, expected)),
       Error({reason_of(argument, given, expected)}) {}
 
+InputError::InputError(std::vector<Reason> reasons)
+    : std::invalid_argument(to_text(reasons)), Error(std::move(reasons)) {}
+
 ContractError::ContractError(std::string_view what)
     : std::logic_error(fmt::format("broken contract inside the library: {}", what)),
       Error({reason_of("contract", what, "")}) {}

@@ -95,26 +95,33 @@ std::string name_of_backend(const ::testing::TestParamInfo<const AttentionBacken
 }
 INSTANTIATE_TEST_SUITE_P(Backends, Allocation, ::testing::ValuesIn(backends()), name_of_backend);
 
-// One layer over one growing cache of two requests, block r · 8 + j for block j of request r.
+// One layer over one growing cache of two requests with room for `num_blocks` blocks each: block r
+// · num_blocks + j is block j of request r.
 struct Engine {
-  Engine(const AttentionBackend& backend, const LayerSpec& spec, const Context& context)
-      : layer(spec, backend, Device::host(), context),
+  static constexpr int kBlockSize = 16;
+
+  Engine(const AttentionBackend& backend, const LayerSpec& spec, const Context& context,
+         int num_blocks = 8)
+      : blocks_per_request(num_blocks),
+        layer(spec, backend, Device::host(), context),
         builder(backend.make_builder({.key = layer.plan_key(),
                                       .bounds = {.max_num_reqs = 2,
                                                  .max_num_tokens = 64,
-                                                 .max_model_len = 128,
+                                                 .max_model_len = num_blocks * kBlockSize,
                                                  .block_table_width = 0}},
                                      context)),
         plan(builder->allocate()),
-        layout(make_paged_layout(kv_cache_spec(layer.spec()), CacheLayout::kLBNHC, 1, 16)),
+        layout(
+            make_paged_layout(kv_cache_spec(layer.spec()), CacheLayout::kLBNHC, 1, 2 * num_blocks)),
         pool(static_cast<std::size_t>(layout.total_bytes)),
-        cache(layer_view(layout, pool.data(), 0, {16})),
+        cache(layer_view(layout, pool.data(), 0, {kBlockSize})),
         workspace(builder->facts().workspace_bytes),
         q({.dtype = spec.dtype, .tokens = 64, .heads = spec.num_heads, .size = spec.head_size}),
         k({.dtype = spec.dtype, .tokens = 64, .heads = spec.num_kv_heads, .size = spec.head_size}),
         v({.dtype = spec.dtype, .tokens = 64, .heads = spec.num_kv_heads, .size = spec.head_size}),
         out({.dtype = spec.dtype, .tokens = 64, .heads = spec.num_heads, .size = spec.head_size}),
-        lse({.tokens = spec.num_heads, .size = 64}) {
+        lse({.tokens = spec.num_heads, .size = 64}),
+        table(static_cast<std::size_t>(2 * num_blocks)) {
     for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<std::int32_t>(i);
     for (HostTensor* t : {&q, &k, &v}) {
       for (int token = 0; token < 64; ++token) {
@@ -130,7 +137,8 @@ struct Engine {
     for (std::size_t r = 0; r < 2; ++r) {
       for (int i = 0; i < requests[r].query_len; ++i) {
         const int position = requests[r].seq_len - requests[r].query_len + i;
-        slots[static_cast<std::size_t>(token++)] = static_cast<std::int64_t>(r) * 128 + position;
+        slots[static_cast<std::size_t>(token++)] =
+            static_cast<std::int64_t>(r) * blocks_per_request * kBlockSize + position;
       }
     }
     builder->build(batch.set(requests), {}, *plan, stream);
@@ -141,7 +149,7 @@ struct Engine {
                    .k = k_view,
                    .v = v_view,
                    .cache = cache,
-                   .tables = {.block_table = {table.data(), DType::kI32, {2, 8}},
+                   .tables = {.block_table = {table.data(), DType::kI32, {2, blocks_per_request}},
                               .slot_mapping = {slots.data(), DType::kI64, {token}}},
                    .out = out_view,
                    .lse = &lse_view,
@@ -151,6 +159,11 @@ struct Engine {
                   stream);
   }
 
+  void fill_cache_with_zeros() {
+    std::memset(pool.data(), 0, static_cast<std::size_t>(layout.total_bytes));
+  }
+
+  int blocks_per_request;
   AttentionLayer layer;
   std::unique_ptr<AttentionMetadataBuilder> builder;
   std::unique_ptr<AttentionMetadata> plan;
@@ -159,73 +172,24 @@ struct Engine {
   KVCacheView cache;
   Memory workspace;
   HostTensor q, k, v, out, lse;
-  std::array<std::int32_t, 16> table = {};
+  std::vector<std::int32_t> table;
   std::array<std::int64_t, 64> slots = {};
   HostBatch batch{2};
   Stream stream;
 };
 
-// One request of 3,000 keys: long enough to be split among workers, with partial states.
-struct LongDecode {
-  static constexpr int kTokens = 3000, kBlockSize = 16, kBlocks = kTokens / kBlockSize + 1;
-  LongDecode(const AttentionBackend& backend, const LayerSpec& spec, const Context& context)
-      : layer(spec, backend, Device::host(), context),
-        builder(backend.make_builder({.key = layer.plan_key(),
-                                      .bounds = {.max_num_reqs = 1,
-                                                 .max_num_tokens = 1,
-                                                 .max_model_len = kTokens,
-                                                 .block_table_width = 0}},
-                                     context)),
-        plan(builder->allocate()),
-        layout(make_paged_layout(kv_cache_spec(layer.spec()), CacheLayout::kLBNHC, 1, kBlocks)),
-        pool(static_cast<std::size_t>(layout.total_bytes)),
-        cache(layer_view(layout, pool.data(), 0, {kBlockSize})),
-        workspace(builder->facts().workspace_bytes),
-        q({.dtype = spec.dtype, .tokens = 1, .heads = spec.num_heads, .size = spec.head_size}),
-        kv({.dtype = spec.dtype, .tokens = 1, .heads = spec.num_kv_heads, .size = spec.head_size}),
-        out({.dtype = spec.dtype, .tokens = 1, .heads = spec.num_heads, .size = spec.head_size}) {
-    for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<std::int32_t>(i);
-    std::memset(pool.data(), 0, static_cast<std::size_t>(layout.total_bytes));
-  }
-  void step(int kv_len) {
-    slot = kv_len - 1;
-    builder->build(batch.set(std::array{RequestLengths{1, kv_len}}), {}, *plan, stream);
-    const TensorView q_view = q.view(), kv_view = kv.view(), out_view = out.view();
-    layer.forward(plan.get(),
-                  {.q = q_view,
-                   .k = kv_view,
-                   .v = kv_view,
-                   .cache = cache,
-                   .tables = {.block_table = {table.data(), DType::kI32, {1, kBlocks}},
-                              .slot_mapping = {&slot, DType::kI64, {1}}},
-                   .out = out_view,
-                   .workspace = {workspace.data(),
-                                 DType::kU8,
-                                 {static_cast<std::int64_t>(workspace.size())}}},
-                  stream);
-  }
-
-  AttentionLayer layer;
-  std::unique_ptr<AttentionMetadataBuilder> builder;
-  std::unique_ptr<AttentionMetadata> plan;
-  PagedLayout layout;
-  Memory pool;
-  KVCacheView cache;
-  Memory workspace;
-  HostTensor q, kv, out;
-  std::array<std::int32_t, kBlocks> table = {};
-  std::int64_t slot = 0;
-  HostBatch batch{1};
-  Stream stream;
-};
-
+// Long enough to be split among workers, with partial states.
 TEST_P(Allocation, none_where_a_long_request_is_split) {
   ThreadPool pool(2);
-  LongDecode decode(*GetParam(),
-                    {.name = "layer", .num_heads = 4, .num_kv_heads = 1, .head_size = 64}, {&pool});
-  decode.step(LongDecode::kTokens - 100);
+  constexpr int kTokens = 3000;
+  Engine engine(
+      *GetParam(),
+      {.name = "layer", .num_heads = 4, .num_kv_heads = 1, .head_size = 64, .return_lse = true},
+      {&pool}, kTokens / Engine::kBlockSize + 1);
+  engine.fill_cache_with_zeros();
+  engine.step({RequestLengths{1, kTokens - 100}, RequestLengths{}});
   const long before = num_allocations;
-  for (int i = 99; i >= 0; --i) decode.step(LongDecode::kTokens - i);
+  for (int i = 99; i >= 0; --i) engine.step({RequestLengths{1, kTokens - i}, RequestLengths{}});
   EXPECT_EQ(num_allocations - before, 0);
 }
 

@@ -102,23 +102,5 @@ TEST(CpuReferenceMetadata, build_refuses_what_it_has_no_room_for) {
   EXPECT_THROW(builder.build(batch.set({}), {}, other, stream), ContractError);
 }
 
-// What another builder allocated may have too little room.
-TEST(CpuReferenceMetadata, build_takes_a_plan_of_another_builder_only_if_it_has_the_room) {
-  const BuilderOptions large = options();
-  BuilderOptions small = large;
-  small.bounds = {.max_num_reqs = 1, .max_num_tokens = 1, .max_model_len = 1};
-  const Builder to(large, {}), from(small, {});
-  HostBatch batch(3);
-  Stream stream;
-  const auto little = from.allocate(), much = to.allocate();
-  batch.set(std::vector<RequestLengths>{{1, 90}, {1, 90}, {1, 90}});
-  EXPECT_THROW(to.build(batch.metadata(), {}, *little, stream), InputError);
-  EXPECT_EQ(little->num_reqs, -1);
-  from.build(batch.set(std::vector<RequestLengths>{{1, 1}}), {}, *much, stream);
-  EXPECT_EQ(much->workspace_bytes, from.facts().workspace_bytes);
-  to.build(batch.set(std::vector<RequestLengths>{{1, 90}}), {}, *much, stream);
-  EXPECT_EQ(much->workspace_bytes, to.facts().workspace_bytes);
-}
-
 }  // namespace
 }  // namespace fovea::cpu_reference

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same bits however the work is cut: rows alone or among others, one pass or chunks, any block
-// size, any place in memory, any number of threads. Every built-in backend promises it.
+// size, any place in memory, any number of threads. `cpu` declares it (batch_invariance); every
+// other built-in backend is held to it all the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -174,5 +174,16 @@ TEST(Errors, AreCaughtByEveryBase) {
   EXPECT_EQ(caught_text<Error>(input), "a: b, expected c");
 }
 
+TEST(InputErrorTest, SeveralReasonsAreAllInTheText) {
+  const InputError error({{"prompt", "no tokens", "at least one", "", ""},
+                          {"logprobs", "-1", "0 to 9", "leave it out", ""}});
+  EXPECT_EQ(error.argument(), "prompt");
+  EXPECT_EQ(error.given(), "no tokens");
+  EXPECT_EQ(error.reasons().size(), 2U);
+  const std::string text = error.what();
+  for (const char* word : {"prompt", "no tokens", "logprobs", "-1", "0 to 9", "leave it out"})
+    EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
+}
+
 }  // namespace
 }  // namespace fovea

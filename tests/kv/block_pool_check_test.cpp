@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fovea/kv/block_pool.h"
+#include "kv/pool_helpers.h"
 
 namespace fovea {
 
@@ -29,21 +30,10 @@ struct BlockPoolPeer {
 
 namespace {
 
-using Ids = std::vector<BlockId>;
-
-Ids take(BlockPool& pool, std::size_t n) {
-  Ids ids(n, -7);
-  EXPECT_TRUE(pool.allocate(ids));
-  return ids;
-}
-
-std::vector<std::string> violations(const BlockPool& pool, const std::vector<Ids>& owners) {
-  const std::vector<std::span<const BlockId>> spans(owners.begin(), owners.end());
-  return pool.check_ownership(spans);
-}
-void expect_sound(const BlockPool& pool, const std::vector<Ids>& owners) {
-  for (const std::string& sentence : violations(pool, owners)) ADD_FAILURE() << sentence;
-}
+using testing::expect_sound;
+using testing::Ids;
+using testing::take;
+using testing::violations;
 
 TEST(BlockPoolCheckTest, OwnershipCheckNoticesWrongOwners) {
   BlockPool pool({.num_blocks = 5});

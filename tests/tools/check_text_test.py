@@ -10,7 +10,7 @@ class CheckText(TreeTest):
     def setUp(self):
         super().setUp()
         self.write("src/kv/pool.cpp", f"// {LICENCE}\n// Takes notes; a hack is no word of ours, sharing is.\nint x = a / work / b;\n")
-        self.write("scripts/run.sh", f"#!/usr/bin/env bash\n# {LICENCE}\nls build/work/x ${{TMPDIR:-/tmp}} \"$HOME/work/x\"\n")
+        self.write("scripts/run.sh", f"#!/usr/bin/env bash\n# {LICENCE}\nls build/wo" f"rk/x ${{TMPDIR:-/tmp}} \"$HOME/wo" "rk/x\"\n")
         self.write("CMakeLists.txt", f"# {LICENCE}\n")
         self.write("README.md", "# Title\n")
 
@@ -39,6 +39,13 @@ class CheckText(TreeTest):
                 with self.subTest(word=word, path=path):
                     self.setUp()
                     self.expect(path, f"one\n{word}: two\n", ":2: mark of unfinished work")
+
+    def test_placeholders_in_pages(self):
+        self.expect("docs/a.md", "one\n@SPE" "ED@\n", ":2: placeholder")
+        self.setUp()
+        self.write("cmake/a.cmake.in", f"# {LICENCE}\n@PACKAGE_INIT@\n")
+        self.write("docs/a.md", "mail someone@example.org and @someone\n")
+        self.assertEqual(self.violations("check_text.py"), [])
 
     def test_paths_of_one_machine(self):
         for path in ("/wo" "rk/x", "/ro" "ot/x", "/t" "mp/x", "/ho" "me/user"):

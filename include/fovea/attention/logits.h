@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the product of a query and a key to the logit, in the order of specification 4.4. Host and
-// device share it; the oracle has its own.
+// From the product of a query and a key to the logit, in the order of specification 4.4: the
+// definition, for one value. Kernels that work on vectors do the same steps in the same order; the
+// oracle has its own.
 #pragma once
 
 #include <cmath>

@@ -72,6 +72,9 @@ class ConfigError : public std::invalid_argument, public Error {
 class InputError : public std::invalid_argument, public Error {
  public:
   InputError(std::string_view argument, std::string_view given, std::string_view expected);
+  // Several things wrong with one call; argument(), given() and expected() are the first one's.
+  // At least one reason.
+  explicit InputError(std::vector<Reason> reasons);
   const std::string& argument() const { return reasons()[0].field; }
   const std::string& given() const { return reasons()[0].wanted; }
   const std::string& expected() const { return reasons()[0].supported; }

@@ -91,9 +91,9 @@ class Engine {
   // Everything that stands against a request (what generate() would refuse), without running it.
   Support check(const Request& request) const;
 
-  // One request after the other; greedy. InputError, before anything is computed, for a prompt that
-  // is empty, longer than the context (both numbers) or holds an id outside the vocabulary. Not
-  // thread-safe; engines are independent.
+  // One request after the other; greedy. InputError with every reason, before anything is computed,
+  // for a prompt that is empty, longer than the context (both numbers) or holds an id outside the
+  // vocabulary. Not thread-safe; engines are independent.
   Result generate(const Request& request);
   Statistics statistics() const;
 
