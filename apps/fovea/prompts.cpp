@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <climits>
+#include <concepts>
+#include <limits>
 #include <set>
 #include <string_view>
 
@@ -16,39 +16,73 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Known to the format, but not done here: refused by name rather than ignored.
-constexpr std::array<std::string_view, 7> kNotDone = {"chat", "system", "temperature", "seed",
-                                                      "n",    "stop",   "spans"};
+// A value in a sentence. The JSON library escapes all that is not ASCII, so that any cut is a text.
+std::string shown(const Json& value) {
+  constexpr std::size_t kLongest = 60;
+  std::string text = value.dump(-1, ' ', true);
+  if (text.size() > kLongest) text.replace(kLongest, std::string::npos, "...");
+  return text;
+}
 
-bool boolean(const Json& value, std::string_view field) {
-  if (!value.is_boolean())
-    throw UsageError(fmt::format("\"{}\" is {}, give true or false", field, value.dump()));
-  return value.get<bool>();
+[[noreturn]] void refuse(const std::string& field, const Json& value, std::string_view wanted) {
+  throw UsageError(fmt::format("\"{}\" is {}, give {}", field, shown(value), wanted));
+}
+
+void read(const std::string& field, const Json& value, std::string& to) {
+  if (!value.is_string()) refuse(field, value, "a text");
+  to = value.get<std::string>();
+}
+
+void read(const std::string& field, const Json& value, bool& to) {
+  if (!value.is_boolean()) refuse(field, value, "true or false");
+  to = value.get<bool>();
+}
+
+void read(const std::string& field, const Json& value, double& to) {
+  if (!value.is_number()) refuse(field, value, "a number");
+  to = value.get<double>();
+}
+
+// A number from 0 on that the type holds.
+template <std::integral T>
+void read(const std::string& field, const Json& value, T& to) {
+  constexpr auto kMax = std::uint64_t{std::numeric_limits<T>::max()};
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMax)
+    refuse(field, value, fmt::format("a whole number from 0 to {}", kMax));
+  to = value.get<T>();
+}
+
+void read(const std::string& field, const Json& value, std::vector<std::string>& to) {
+  const auto is_text = [](const Json& entry) { return entry.is_string(); };
+  if (!value.is_array() || !std::ranges::all_of(value, is_text))
+    refuse(field, value, "a list of texts, like [\"END\"]");
+  to = value.get<std::vector<std::string>>();
+}
+
+template <class T>
+void read(const std::string& field, const Json& value, std::optional<T>& to) {
+  read(field, value, to.emplace());
 }
 
 void set_field(Prompt& prompt, const std::string& field, const Json& value) {
-  if (field == "prompt") {
-    if (!value.is_string())
-      throw UsageError(fmt::format("\"prompt\" is {}, give a text", value.type_name()));
-    prompt.text = value.get<std::string>();
-  } else if (field == "id") {
-    prompt.id = value;
-  } else if (field == "bos") {
-    prompt.bos = boolean(value, field);
-  } else if (field == "special") {
-    prompt.special = boolean(value, field);
-  } else if (field == "max_tokens") {
-    if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > INT_MAX) {
-      throw UsageError(
-          fmt::format("\"max_tokens\" is {}, give a whole number from 0 on", value.dump()));
-    }
-    prompt.max_tokens = value.get<int>();
-  } else if (std::find(kNotDone.begin(), kNotDone.end(), field) != kNotDone.end()) {
-    throw UsageError(fmt::format("\"{}\" is not supported by this version, leave it out", field));
-  } else {
-    throw UsageError(fmt::format(
-        "there is no field \"{}\" (fields: prompt, id, bos, special, max_tokens)", field));
-  }
+  if (field == "prompt") return read(field, value, prompt.text);
+  if (field == "bos") return read(field, value, prompt.bos);
+  if (field == "special") return read(field, value, prompt.special);
+  if (field == "chat") return read(field, value, prompt.chat);
+  if (field == "system") return read(field, value, prompt.system);
+  if (field == "max_tokens") return read(field, value, prompt.max_tokens);
+  if (field == "temperature") return read(field, value, prompt.temperature);
+  if (field == "seed") return read(field, value, prompt.seed);
+  if (field == "n") return read(field, value, prompt.n);
+  if (field == "stop") return read(field, value, prompt.stop);
+  if (field == "spans")  // of the format, but not done here: refused rather than ignored
+    throw UsageError("\"spans\" is not supported by this version, leave it out");
+  if (field != "id")
+    throw UsageError(
+        fmt::format("there is no field {} (fields: prompt, id, bos, special, chat, system, "
+                    "max_tokens, temperature, seed, n, stop)",
+                    shown(field)));
+  prompt.id = value;
 }
 
 // Copying and printing a document, as ids are, recurses as deep as it is nested.
@@ -95,6 +129,7 @@ std::vector<Prompt> read_prompts(std::istream& in, const std::string& name) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
       prompts.push_back(parse_line(line, prompts.size()));
+      prompts.back().line = number;
     } catch (const std::exception& e) {
       throw UsageError(fmt::format("{}, line {}: {}", name, number, e.what()));
     }

@@ -8,6 +8,7 @@
 #include <climits>
 #include <utility>
 
+#include "chat_template.h"
 #include "engine_state.h"
 
 namespace fovea::engine {
@@ -20,11 +21,13 @@ EngineOptions complete(EngineOptions options) {
     if (value < min || value > max)
       reasons.push_back({field, std::to_string(value), fmt::format("{} to {}", min, max), "", ""});
   };
-  constexpr int kMaxThreads = 1024, kMaxBlockSize = 1 << 20, kMaxBatch = 1 << 20;
+  constexpr int kMaxThreads = 1024, kMaxBlockSize = 1 << 20, kMaxBatch = 1 << 20,
+                kMaxNumReqs = 1 << 14;
   need("block_size", options.block_size, 1, kMaxBlockSize);
   need("kv_blocks", options.kv_blocks, 0, INT32_MAX - 1);
   need("max_batch_tokens", options.max_batch_tokens, 1, kMaxBatch);
   need("threads", options.threads, 0, kMaxThreads);
+  need("max_num_reqs", options.max_num_reqs, 1, kMaxNumReqs);
   need("max_model_len", options.max_model_len, 0, INT32_MAX);
   if (!reasons.empty()) throw ConfigError(ConfigError::Kind::kInvalidValue, std::move(reasons));
   const Device host = Device::host();
@@ -59,20 +62,24 @@ std::string_view name_of(FinishReason reason) {
       return "context";
     case FinishReason::kCancelled:
       return "cancelled";
+    case FinishReason::kFailed:
+      return "failed";
   }
   return "unknown";
 }
 
-Engine::State::State(const std::string& model_path, const EngineOptions& given)
+EngineState::EngineState(const std::string& model_path, const EngineOptions& given)
     : options(complete(given)),
       file(GgufFile::open(model_path)),
       tokenizer(Tokenizer::from_gguf(file)),
       header(read_header(file, attention_options(options))),
       max_model_len(model_len(options.max_model_len, header.context_length)),
-      pool(std::make_unique<ThreadPool>(options.threads)) {
+      pool(std::make_unique<ThreadPool>(options.threads)),
+      batch(options.max_num_reqs),
+      samplers(static_cast<std::size_t>(options.threads)) {
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t batch_tokens =
-      std::min<std::int64_t>(options.max_batch_tokens, kMaxNumReqs * max_model_len);
+      std::min<std::int64_t>(options.max_batch_tokens, options.max_num_reqs * max_model_len);
   options.max_batch_tokens = static_cast<int>(batch_tokens);
   Preference preference;
   if (options.backend) preference = {{*options.backend}, true};
@@ -85,12 +92,15 @@ Engine::State::State(const std::string& model_path, const EngineOptions& given)
   if (model->vocab_size() != tokenizer.vocab_size())
     throw InputError("token_embd.weight", fmt::format("{} rows", model->vocab_size()),
                      fmt::format("{}, one a token of the tokenizer", tokenizer.vocab_size()));
-  groups = make_cache_groups(model->layers(),
-                             {.num_blocks = options.kv_blocks,
-                              .max_num_reqs = kMaxNumReqs,
-                              .max_batch_tokens = options.max_batch_tokens,
-                              .max_model_len = static_cast<int>(max_model_len)},
-                             {pool.get()});
+  cache.emplace(model->layers(),
+                CacheOptions{.num_blocks = options.kv_blocks,
+                             .max_num_reqs = options.max_num_reqs,
+                             .max_batch_tokens = options.max_batch_tokens,
+                             .max_model_len = static_cast<int>(max_model_len),
+                             .prefix_cache = options.prefix_cache},
+                Context{pool.get()});
+  scheduler.emplace(*cache, SchedulerLimits{options.max_num_reqs, batch_tokens, max_model_len});
+  copies.resize(cache->groups().size());
   layer_steps.resize(model->layers().size());
   positions.reserve(static_cast<std::size_t>(batch_tokens));
   tokens.reserve(static_cast<std::size_t>(batch_tokens));
@@ -99,41 +109,8 @@ Engine::State::State(const std::string& model_path, const EngineOptions& given)
   statistics.load_seconds = seconds.count();
 }
 
-Sequence Engine::State::new_sequence() {
-  Sequence sequence;
-  for (CacheGroup& group : groups) sequence.blocks.push_back(group.new_request());
-  return sequence;
-}
-
-void Engine::State::step(std::span<const StepPart> parts) {
-  std::vector<RequestLengths> lengths;
-  tokens.clear();
-  positions.clear();
-  for (const StepPart& part : parts) {
-    const std::int64_t begin = part.sequence->num_computed, count = std::ssize(part.tokens);
-    for (RequestBlocks& blocks : part.sequence->blocks)
-      if (!blocks.reserve(begin + count))
-        throw ContractError("a request was admitted that does not fit the cache");
-    tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
-    for (std::int64_t i = 0; i < count; ++i)
-      positions.push_back(static_cast<std::int32_t>(begin + i));
-    lengths.push_back({static_cast<int>(count), static_cast<int>(begin + count)});
-  }
-  const CommonAttentionMetadata& metadata = batch.set(lengths);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    std::vector<CachedPart> cached;
-    for (const StepPart& part : parts) {
-      const std::int64_t begin = part.sequence->num_computed;
-      cached.push_back({&part.sequence->blocks[g], begin, begin + std::ssize(part.tokens)});
-    }
-    groups[g].plan(cached, metadata, layer_steps);
-  }
-  model->forward({tokens, positions, layer_steps});
-  for (const StepPart& part : parts) part.sequence->num_computed += std::ssize(part.tokens);
-}
-
 Engine::Engine(const std::string& model_path, const EngineOptions& options)
-    : state_(std::make_unique<State>(model_path, options)) {}
+    : state_(std::make_unique<EngineState>(model_path, options)) {}
 Engine::~Engine() = default;
 
 const Tokenizer& Engine::tokenizer() const { return state_->tokenizer; }
@@ -153,16 +130,65 @@ std::vector<TokenId> Engine::encode_prompt(std::string_view text, std::optional<
   return tokens;
 }
 
+std::vector<TokenId> Engine::encode_chat(std::string_view user,
+                                         const std::optional<std::string>& system) const {
+  const Tokenizer& tokenizer = state_->tokenizer;
+  std::string bos;
+  if (tokenizer.bos() >= 0) tokenizer.append_piece(tokenizer.bos(), true, bos);
+  return tokenizer.encode(render_chat(tokenizer.chat_template(), system, user, bos));
+}
+
+Support Engine::check(const Request& request) const { return state_->check(request); }
+RequestId Engine::submit(Request request) { return state_->submit(std::move(request)); }
+bool Engine::step() { return state_->step(); }
+bool Engine::cancel(RequestId id) { return state_->cancel(id); }
+std::optional<Result> Engine::take_result(RequestId id) { return state_->take_result(id); }
+
+Result Engine::generate(Request request) {
+  if (state_->busy) throw ContractError("generate() was called from a callback");
+  const RequestId id = submit(std::move(request));
+  std::optional<Result> result;
+  try {
+    while (!(result = take_result(id))) step();
+  } catch (...) {
+    // Nobody else knows of this request.
+    cancel(id);
+    take_result(id);
+    throw;
+  }
+  if (!result->failure.empty()) throw InputError(result->failure);
+  return std::move(*result);
+}
+
 Statistics Engine::statistics() const {
-  Statistics all = state_->statistics;
-  all.weight_bytes = state_->model->weight_bytes();
-  for (const CacheGroup& group : state_->groups) {
-    all.kv_blocks += group.num_blocks();
-    all.kv_blocks_peak += group.peak_blocks();
+  const EngineState& s = *state_;
+  Statistics all = s.statistics;
+  const Scheduler::Counts& counts = s.scheduler->counts();
+  all.preemptions = counts.preemptions;
+  all.recomputed_tokens = counts.recomputed_tokens;
+  all.prefix_hit_tokens = counts.prefix_hit_tokens;
+  all.prefix_looked_up_tokens = counts.prefix_looked_up_tokens;
+  all.drafted_tokens = counts.drafted_tokens;
+  if (s.num_first_tokens > 0)
+    all.time_to_first_token_seconds =
+        s.sum_of_first_token_seconds / static_cast<double>(s.num_first_tokens);
+  all.weight_bytes = s.model->weight_bytes();
+  all.kv_blocks = s.cache->num_blocks();
+  all.kv_blocks_used = s.cache->num_used();
+  all.kv_blocks_peak = s.cache->pool().peak_owned();
+  if (s.cache->index() != nullptr) all.kv_blocks_cached = s.cache->index()->num_blocks();
+  for (const CacheGroup& group : s.cache->groups()) {
     all.kv_bytes_per_token += group.bytes_per_token();
     all.backends.emplace_back(group.kind(), group.backend());
   }
   return all;
+}
+
+std::vector<std::string> Engine::check_ownership() const {
+  std::vector<std::span<const BlockId>> owned;
+  for (const Sequence* sequence : state_->scheduler->running())
+    for (const RequestBlocks& blocks : sequence->cache.blocks()) owned.push_back(blocks.blocks());
+  return state_->cache->pool().check_ownership(owned);
 }
 
 }  // namespace fovea::engine

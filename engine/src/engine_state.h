@@ -1,42 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine consists of, and the one step that everything it does is made of.
+// What an engine consists of.
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "fovea/engine/engine.h"
 #include "kv_cache.h"
 #include "model.h"
+#include "scheduler.h"
+#include "sequence.h"
 
 namespace fovea::engine {
 
-// One request between steps: its blocks in each cache group, and how many of its tokens are in the
-// cache.
-struct Sequence {
-  std::vector<RequestBlocks> blocks;
-  std::int64_t num_computed = 0;
-};
-// The next tokens of a sequence.
-struct StepPart {
-  Sequence* sequence = nullptr;
-  std::span<const TokenId> tokens;
-};
-
-struct Engine::State {
-  // Requests that one step may hold.
-  static constexpr int kMaxNumReqs = 1;
-  // Rows of logits that are made at once when a prompt is scored.
+struct EngineState {
+  // Rows of logits that are made at once.
   static constexpr int kLogitRows = 32;
 
-  State(const std::string& model_path, const EngineOptions& given);
+  EngineState(const std::string& model_path, const EngineOptions& given);
 
-  Sequence new_sequence();
-  // Runs the model over the parts, one request each, and counts their tokens as computed. The
-  // blocks must be there: check() has refused what cannot fit.
-  void step(std::span<const StepPart> parts);
+  // submission.cpp
+  Support check(const Request& request) const;
+  RequestId submit(Request request);
+  ActiveRequest& find(RequestId id);
+  std::optional<Result> take_result(RequestId id);
+  bool cancel(RequestId id);
+  // Ends one sample: its text is completed and its blocks are given back.
+  void finish(Sequence& sequence, FinishReason reason);
+  void finish_all(ActiveRequest& request, FinishReason reason);
+  void end_cancelled();
+  // Runs a callback. What it throws cancels the request and waits for rethrow().
+  template <class F>
+  void call(ActiveRequest& request, F&& callback);
+  void rethrow();
+  void cancel_later(ActiveRequest& request);
+
+  // step.cpp
+  bool step();
 
   EngineOptions options;  // with defaults filled in
   GgufFile file;
@@ -45,13 +50,38 @@ struct Engine::State {
   std::int64_t max_model_len = 0;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<Model> model;
-  std::vector<CacheGroup> groups;
+  std::optional<KVCache> cache;
+  std::map<RequestId, ActiveRequest> requests;  // destroyed before the cache
+  std::optional<Scheduler> scheduler;
+  RequestId last_id = 0;
+  std::int64_t num_unfinished = 0;  // requests
+  bool busy = false;                // a callback may be running
+  std::vector<RequestId> to_cancel;
+  std::vector<RequestId> polled;      // unfinished ones with a flag to look at
+  std::exception_ptr callback_error;  // the first
+
+  // Of a step.
+  HostBatch batch;
+  BlockCopies copies;
   std::vector<LayerStep> layer_steps;
-  HostBatch batch{kMaxNumReqs};
   std::vector<std::int32_t> positions;
   std::vector<TokenId> tokens;
-  Buffer logits;  // float32 [kLogitRows, vocab_size]
+  Buffer logits;                                 // float32 [kLogitRows, vocab_size]
+  std::vector<std::optional<Sampler>> samplers;  // by worker, made when first needed
+
   Statistics statistics;
+  double sum_of_first_token_seconds = 0;
+  std::int64_t num_first_tokens = 0;
 };
+
+template <class F>
+void EngineState::call(ActiveRequest& request, F&& callback) {
+  try {
+    callback();
+  } catch (...) {
+    if (!callback_error) callback_error = std::current_exception();
+    cancel_later(request);
+  }
+}
 
 }  // namespace fovea::engine

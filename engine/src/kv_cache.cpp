@@ -22,13 +22,22 @@ CacheLayout preferred_layout(const AttentionLayer& layer) {
   return rows[0]->layouts[0];
 }
 
-PagedLayout make_layout(const AttentionLayer& layer, std::size_t num_layers,
-                        const CacheOptions& options) {
-  const KVCacheSpec spec = kv_cache_spec(layer.spec());
-  const std::int64_t longest = divide_up(options.max_model_len, spec.block_size.tokens);
-  const std::int64_t blocks =
-      options.num_blocks > 0 ? options.num_blocks : longest * options.max_num_reqs;
-  return make_paged_layout(spec, preferred_layout(layer), static_cast<int>(num_layers), blocks + 1);
+// Groups of layers that can share everything, by the layers' places in the model.
+std::vector<std::vector<std::size_t>> group_layers(std::span<const AttentionLayer> layers) {
+  std::vector<std::vector<std::size_t>> sets;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto same = [&](const std::vector<std::size_t>& set) {
+      const AttentionLayer& first = layers[set[0]];
+      return first.plan_key() == layers[i].plan_key() &&
+             kv_cache_spec(first.spec()) == kv_cache_spec(layers[i].spec());
+    };
+    const auto found = std::ranges::find_if(sets, same);
+    if (found == sets.end())
+      sets.push_back({i});
+    else
+      found->push_back(i);
+  }
+  return sets;
 }
 
 // Memory is committed only as it is written, so a cache that the machine cannot hold would be given
@@ -60,12 +69,13 @@ int table_width(const AttentionLayer& layer, const CacheOptions& options) {
 }  // namespace
 
 CacheGroup::CacheGroup(std::span<const AttentionLayer> layers, std::vector<std::size_t> members,
-                       const CacheOptions& options, const Context& context)
+                       std::int64_t num_blocks, const CacheOptions& options, const Context& context)
     : members_(std::move(members)),
       backend_(layers[members_[0]].backend().name()),
-      layout_(make_layout(layers[members_[0]], members_.size(), options)),
+      layout_(make_paged_layout(kv_cache_spec(layers[members_[0]].spec()),
+                                preferred_layout(layers[members_[0]]),
+                                static_cast<int>(members_.size()), num_blocks)),
       memory_(make_memory(layout_)),
-      pool_(std::make_unique<BlockPool>(BlockPoolOptions{.num_blocks = layout_.num_blocks})),
       table_(options.max_num_reqs, table_width(layers[members_[0]], options),
              layout_.spec.block_size, layers[members_[0]].spec().kernel_block_size),
       slots_(static_cast<std::size_t>(options.max_batch_tokens)),
@@ -82,18 +92,14 @@ std::int64_t CacheGroup::bytes_per_token() const {
   return fovea::bytes_per_token(spec()) * std::ssize(members_);
 }
 
-std::int64_t CacheGroup::blocks_for(std::int64_t num_tokens) const {
-  return divide_up(num_tokens, spec().block_size.tokens);
-}
-
-void CacheGroup::plan(std::span<const CachedPart> parts, const CommonAttentionMetadata& batch,
-                      std::span<LayerStep> steps) {
+void CacheGroup::plan(std::size_t number, std::span<const CachedPart> parts,
+                      const CommonAttentionMetadata& batch, std::span<LayerStep> steps) {
   std::size_t tokens = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const CachedPart& part = parts[i];
     const int row = static_cast<int>(i);
     table_.clear(row);
-    table_.set(row, part.blocks->blocks());
+    table_.set(row, part.blocks[number].blocks());
     const auto count = static_cast<std::size_t>(part.end - part.begin);
     table_.slots(row, part.begin, std::span(slots_).subspan(tokens, count));
     tokens += count;
@@ -107,25 +113,38 @@ void CacheGroup::plan(std::span<const CachedPart> parts, const CommonAttentionMe
     steps[members_[i]] = {metadata_.get(), tables, views_[i], workspace_.view()};
 }
 
-std::vector<CacheGroup> make_cache_groups(std::span<const AttentionLayer> layers,
-                                          const CacheOptions& options, const Context& context) {
-  std::vector<std::vector<std::size_t>> sets;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const auto same = [&](const std::vector<std::size_t>& set) {
-      const AttentionLayer& first = layers[set[0]];
-      return first.plan_key() == layers[i].plan_key() &&
-             kv_cache_spec(first.spec()) == kv_cache_spec(layers[i].spec());
-    };
-    const auto found = std::ranges::find_if(sets, same);
-    if (found == sets.end())
-      sets.push_back({i});
-    else
-      found->push_back(i);
-  }
-  std::vector<CacheGroup> groups;
+void CacheGroup::copy(std::span<const BlockCopy> copies) {
+  if (!copies.empty()) kv::copy_blocks(layout_, memory_.data(), copies);
+}
+
+KVCache::KVCache(std::span<const AttentionLayer> layers, const CacheOptions& options,
+                 const Context& context) {
+  std::vector<std::vector<std::size_t>> sets = group_layers(layers);
+  std::int64_t num_blocks = options.num_blocks;
+  if (num_blocks == 0)
+    for (const std::vector<std::size_t>& set : sets)
+      num_blocks += divide_up(options.max_model_len, layers[set[0]].spec().block_size.tokens);
+  ++num_blocks;  // the null block
   for (std::vector<std::size_t>& set : sets)
-    groups.emplace_back(layers, std::move(set), options, context);
-  return groups;
+    groups_.emplace_back(layers, std::move(set), num_blocks, options, context);
+  pool_ = std::make_unique<BlockPool>(BlockPoolOptions{.num_blocks = num_blocks});
+  if (options.prefix_cache) index_ = std::make_unique<PrefixIndex>(*pool_);
+}
+
+std::int64_t KVCache::blocks_for(std::int64_t num_tokens) const {
+  std::int64_t blocks = 0;
+  for (const CacheGroup& group : groups_)
+    blocks += divide_up(num_tokens, group.spec().block_size.tokens);
+  return blocks;
+}
+
+void KVCache::plan(std::span<const CachedPart> parts, const CommonAttentionMetadata& batch,
+                   std::span<LayerStep> steps) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].plan(g, parts, batch, steps);
+}
+
+void KVCache::copy(const BlockCopies& copies) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].copy(copies[g]);
 }
 
 }  // namespace fovea::engine

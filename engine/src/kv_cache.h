@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paged cache of a model: one group for the layers that can share blocks, tables and plans.
+// The paged cache of a model: one group for the layers that can share blocks, tables and plans, and
+// one pool of blocks for all groups.
 #pragma once
 
 #include <cstddef>
@@ -13,47 +14,47 @@
 namespace fovea::engine {
 
 struct CacheOptions {
-  std::int64_t num_blocks = 0;  // to hand out; 0: enough for max_num_reqs of the longest requests
+  std::int64_t num_blocks = 0;  // to hand out; 0: enough for one request of max_model_len
   int max_num_reqs = 1;         // in one step
   int max_batch_tokens = 0;     // in one step
   int max_model_len = 0;        // tokens of one request
+  bool prefix_cache = true;
 };
 
-// Part of a step: positions [begin, end) of one request, whose blocks have been reserved.
+// What to copy before a step, by group.
+using BlockCopies = std::vector<std::vector<BlockCopy>>;
+
+// Part of a step: positions [begin, end) of one request, whose blocks have been reserved. `blocks`
+// has one entry a group.
 struct CachedPart {
-  const RequestBlocks* blocks = nullptr;
+  std::span<const RequestBlocks> blocks;
   std::int64_t begin = 0, end = 0;
 };
 
-// Blocks and memory of layers with one cache specification and one plan key. Not thread-safe.
+// Memory of layers with one cache specification and one plan key. Not thread-safe.
 class CacheGroup {
  public:
   // `members`: indices of its layers in the model. ConfigError for sizes that do not fit.
   CacheGroup(std::span<const AttentionLayer> layers, std::vector<std::size_t> members,
-             const CacheOptions& options, const Context& context);
+             std::int64_t num_blocks, const CacheOptions& options, const Context& context);
 
   const KVCacheSpec& spec() const { return layout_.spec; }
   std::string_view kind() const { return kind_of(spec()); }
   std::string_view backend() const { return backend_; }
-  std::int64_t num_blocks() const { return pool_->num_blocks() - 1; }  // the null block excluded
-  std::int64_t peak_blocks() const { return pool_->peak_owned(); }
   std::int64_t bytes_per_token() const;  // all its layers together
-  // Blocks that hold so many tokens of one request.
-  std::int64_t blocks_for(std::int64_t num_tokens) const;
-  RequestBlocks new_request() { return {*pool_, spec().block_size}; }
 
-  // Plans a step for all layers of the group and writes what each needs to its place in `steps`
-  // (one a layer of the model); valid until the next plan.
-  void plan(std::span<const CachedPart> parts, const CommonAttentionMetadata& batch,
-            std::span<LayerStep> steps);
+  // Plans a step for all layers of the group, the one with this number in the parts, and writes
+  // what each needs to its place in `steps` (one a layer of the model); valid until the next plan.
+  void plan(std::size_t number, std::span<const CachedPart> parts,
+            const CommonAttentionMetadata& batch, std::span<LayerStep> steps);
+  void copy(std::span<const BlockCopy> copies);
 
  private:
   std::vector<std::size_t> members_;
   std::string_view backend_;
   PagedLayout layout_;
   Buffer memory_;
-  std::vector<KVCacheView> views_;   // one a member
-  std::unique_ptr<BlockPool> pool_;  // its address stays, for the requests
+  std::vector<KVCacheView> views_;  // one a member
   BlockTable table_;
   std::vector<std::int64_t> slots_;
   std::unique_ptr<AttentionMetadataBuilder> builder_;
@@ -61,8 +62,33 @@ class CacheGroup {
   Buffer workspace_;
 };
 
-// Layers with equal specifications and plans share a group.
-std::vector<CacheGroup> make_cache_groups(std::span<const AttentionLayer> layers,
-                                          const CacheOptions& options, const Context& context);
+// Not thread-safe.
+class KVCache {
+ public:
+  // Layers with equal specifications and plans share a group. ConfigError for sizes that do not
+  // fit.
+  KVCache(std::span<const AttentionLayer> layers, const CacheOptions& options,
+          const Context& context);
+
+  std::span<const CacheGroup> groups() const { return groups_; }
+  BlockPool& pool() { return *pool_; }
+  const BlockPool& pool() const { return *pool_; }
+  PrefixIndex* index() { return index_.get(); }  // null: prefixes are not reused
+  const PrefixIndex* index() const { return index_.get(); }
+  std::int64_t num_blocks() const { return pool_->num_blocks() - 1; }  // the null block excluded
+  std::int64_t num_used() const { return num_blocks() - pool_->num_free(); }
+  // Blocks that hold so many tokens of one request, all groups together.
+  std::int64_t blocks_for(std::int64_t num_tokens) const;
+
+  // One entry of `steps` a layer of the model; valid until the next plan.
+  void plan(std::span<const CachedPart> parts, const CommonAttentionMetadata& batch,
+            std::span<LayerStep> steps);
+  void copy(const BlockCopies& copies);
+
+ private:
+  std::vector<CacheGroup> groups_;
+  std::unique_ptr<BlockPool> pool_;  // its address stays, for the requests
+  std::unique_ptr<PrefixIndex> index_;
+};
 
 }  // namespace fovea::engine

@@ -27,9 +27,16 @@ constexpr std::int64_t kSlicesPerWorker = 2;
 // beyond, each takes rows of its own.
 constexpr std::int64_t kSharedRowsPerWorker = 32;
 constexpr std::int64_t kMaxTileRows = 128;
-constexpr std::size_t kMaxProducts = 128;
+constexpr std::size_t kMaxProducts = 512;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Batches come in all sizes, and compiling a product takes about as long as a step: they are
+// compiled for these numbers of rows only, and rows of padding make up for the difference.
+std::int64_t compiled_rows(std::int64_t rows) {
+  const std::int64_t unit = rows <= 4 ? 1 : rows <= 16 ? 4 : rows <= 64 ? 8 : 16;
+  return divide_up(rows, unit) * unit;
+}
 
 // Rows [begin, end) of the sources, stacked.
 void read_rows(std::span<const MatrixSource> sources, std::int64_t begin, std::int64_t end,
@@ -84,11 +91,25 @@ struct LinearContext::State {
   // Of each worker: a slice of columns, dense, before it is copied to its place. oneDNN's fast
   // products write no other form.
   std::vector<Buffer> slices;
+  Buffer padded_x, padded_y;  // of the rows that have padding behind them
+
+  // At least so large; what it held is lost.
+  static std::byte* grown(Buffer& buffer, std::size_t bytes) {
+    if (buffer.size() < bytes) buffer = Buffer(bytes);
+    return buffer.data();
+  }
+  // The rows with others behind them that belong to nobody.
+  const std::byte* pad(const std::byte* x, std::size_t rows_bytes, std::size_t padded_bytes) {
+    if (rows_bytes == padded_bytes) return x;
+    std::byte* const padded = grown(padded_x, padded_bytes);
+    std::memcpy(padded, x, rows_bytes);
+    return padded;
+  }
 };
 
 LinearContext::LinearContext(Executor& executor, DType dtype)
-    : state_(
-          new State{&executor, ProductCache(dtype, executor.num_workers(), kMaxProducts), {}, {}}) {
+    : state_(new State{
+          &executor, ProductCache(dtype, executor.num_workers(), kMaxProducts), {}, {}, {}, {}}) {
   // Throws if there is no such product.
   state_->products.packed_weights(kBlockColumns, kBlockColumns);
   state_->slices.resize(static_cast<std::size_t>(executor.num_workers()));
@@ -112,6 +133,9 @@ struct Linear::State {
   std::vector<Slice> slices;
 
   ProductCache& products() const { return context->state_->products; }
+  std::size_t row_bytes(std::int64_t rows) const {
+    return static_cast<std::size_t>(rows * in) * size_of(context->dtype());
+  }
   // Columns [begin, end) of the packed weights, as an object of their own.
   dnnl::memory columns(const Desc& packed, std::int64_t begin, std::int64_t end) const;
   void pack(std::span<const MatrixSource> sources, const Desc& packed);
@@ -195,16 +219,18 @@ std::int64_t Linear::bytes() const { return static_cast<std::int64_t>(state_->nu
 
 // The workers share the columns. A slice is computed into dense memory of its own and copied.
 void Linear::State::share_columns(const std::byte* x, std::int64_t rows, float* y) {
+  const std::int64_t padded = compiled_rows(rows);
   std::int64_t widest = 0;
   for (Slice& slice : slices) {
     const std::int64_t width = slice.end - slice.begin;
-    slice.product = &products().get({rows, in, width}, slice.weights.get_desc());
+    slice.product = &products().get({padded, in, width}, slice.weights.get_desc());
     widest = std::max(widest, width);
   }
-  const bool in_place = rows == 1 || slices.size() == 1;
-  const auto needed = static_cast<std::size_t>(rows * widest) * sizeof(float);
+  x = context->state_->pad(x, row_bytes(rows), row_bytes(padded));
+  const bool in_place = rows == 1 || (slices.size() == 1 && padded == rows);
+  const auto needed = static_cast<std::size_t>(padded * widest) * sizeof(float);
   for (Buffer& buffer : context->state_->slices)
-    if (!in_place && buffer.size() < needed) buffer = Buffer(needed);
+    if (!in_place) LinearContext::State::grown(buffer, needed);
   parallel_for(context->executor(), static_cast<int>(slices.size()), [&](int item, int worker) {
     const Slice& slice = slices[static_cast<std::size_t>(item)];
     if (in_place) return slice.product->run(worker, x, slice.weights, y + slice.begin);
@@ -221,14 +247,22 @@ void Linear::State::share_columns(const std::byte* x, std::int64_t rows, float* 
 void Linear::State::share_rows(const std::byte* x, std::int64_t rows, float* y) {
   const std::int64_t workers = context->executor().num_workers();
   const std::int64_t wanted = divide_up(divide_up(rows, kMaxTileRows), workers) * workers;
-  const std::int64_t height = divide_up(rows, wanted), tiles = divide_up(rows, height);
-  const std::int64_t last_height = rows - (tiles - 1) * height;
+  const std::int64_t height = compiled_rows(divide_up(rows, wanted));
+  const std::int64_t tiles = divide_up(rows, height), last_row = (tiles - 1) * height;
+  const std::int64_t last_height = rows - last_row, padded = compiled_rows(last_height);
   Product& full = products().get({height, in, out}, weights.get_desc());
-  Product& last = products().get({last_height, in, out}, weights.get_desc());
-  const std::int64_t row_bytes = in * static_cast<std::int64_t>(size_of(context->dtype()));
+  Product& last = products().get({padded, in, out}, weights.get_desc());
+  const std::byte* const last_x =
+      context->state_->pad(x + row_bytes(last_row), row_bytes(last_height), row_bytes(padded));
+  float* last_y = y + last_row * out;
+  if (padded != last_height)
+    last_y = reinterpret_cast<float*>(LinearContext::State::grown(
+        context->state_->padded_y, static_cast<std::size_t>(padded * out) * sizeof(float)));
   parallel_for(context->executor(), static_cast<int>(tiles), [&](int item, int worker) {
     const std::int64_t row = item * height;
-    (item + 1 < tiles ? full : last).run(worker, x + row * row_bytes, weights, y + row * out);
+    if (item + 1 < tiles) return full.run(worker, x + row_bytes(row), weights, y + row * out);
+    last.run(worker, last_x, weights, last_y);
+    if (padded != last_height) std::copy_n(last_y, last_height * out, y + last_row * out);
   });
 }
 

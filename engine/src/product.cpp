@@ -61,9 +61,7 @@ ProductCache::ProductCache(DType dtype, int num_workers, std::size_t capacity)
     : dtype_(dtype),
       num_workers_(num_workers),
       capacity_(capacity),
-      engine_(dnnl::engine::kind::cpu, 0) {
-  entries_.reserve(capacity);
-}
+      engine_(dnnl::engine::kind::cpu, 0) {}
 
 dnnl::memory::data_type ProductCache::weight_type() const {
   return dtype_ == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -92,25 +90,36 @@ Desc ProductCache::packed_weights(std::int64_t in, std::int64_t out) const {
   }
 }
 
+std::uint64_t ProductCache::hash_of(const ProductShape& shape) {
+  std::uint64_t hash = 0;
+  for (const std::int64_t extent : {shape.rows, shape.in, shape.out})
+    hash = (hash ^ static_cast<std::uint64_t>(extent)) * 0x9E3779B97F4A7C15;
+  return hash ^ (hash >> 32);
+}
+
+void ProductCache::drop_oldest() {
+  const auto last_use = [](const auto& e) { return e.second.last_use; };
+  entries_.erase(std::ranges::min_element(entries_, {}, last_use));
+}
+
 Product& ProductCache::get(const ProductShape& shape, const Desc& weights) {
   ++clock_;
-  const auto found = std::ranges::find_if(
-      entries_, [&](const Entry& e) { return e.shape == shape && e.weights == weights; });
-  if (found != entries_.end()) {
-    found->last_use = clock_;
-    return *found->product;
+  const std::uint64_t hash = hash_of(shape);
+  const auto [first, last] = entries_.equal_range(hash);
+  const auto found = std::find_if(first, last, [&](const auto& e) {
+    return e.second.shape == shape && e.second.weights == weights;
+  });
+  if (found != last) {
+    found->second.last_use = clock_;
+    return *found->second.product;
   }
   const SingleThreadedOmp single;
   try {
     Entry made{shape, weights, std::make_unique<Product>(describe(shape, weights), num_workers_),
                clock_};
     ++num_compiled_;
-    Product& product = *made.product;
-    if (entries_.size() == capacity_)
-      *std::ranges::min_element(entries_, {}, &Entry::last_use) = std::move(made);
-    else
-      entries_.push_back(std::move(made));
-    return product;
+    if (entries_.size() == capacity_) drop_oldest();
+    return *entries_.emplace(hash, std::move(made))->second.product;
   } catch (const dnnl::error& e) {
     throw DeviceError("matmul", e.status, e.what());
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <dnnl.hpp>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "fovea/base/buffer.h"
@@ -75,6 +76,7 @@ class ProductCache {
     std::unique_ptr<Product> product;
     std::int64_t last_use = 0;
   };
+  static std::uint64_t hash_of(const ProductShape& shape);
   dnnl::matmul::primitive_desc describe(const ProductShape& shape,
                                         const dnnl::memory::desc& weights) const;
 
@@ -82,7 +84,9 @@ class ProductCache {
   int num_workers_;
   std::size_t capacity_;
   dnnl::engine engine_;
-  std::vector<Entry> entries_;
+  void drop_oldest();
+
+  std::unordered_multimap<std::uint64_t, Entry> entries_;  // by a hash of the shape
   std::int64_t clock_ = 0, num_compiled_ = 0;
 };
 

@@ -58,9 +58,68 @@ TEST(Program, WrongUseIsOneSentence) {
   expect_refused({"generate"}, {"--model"});
   expect_refused({"nonsense"}, {"nonsense"});
   expect_refused({"explain", "--backend", ""}, {"''", "cpu_reference"});
-  expect_refused({"generate", "-m", "x.gguf", "--temperature", "0.5"}, {"--temperature"});
-  expect_refused({"generate", "-m", "x.gguf", "-n", "-1"}, {"-1"});
   expect_refused({"generate", "-m", "x.gguf", "--weights", "f64"}, {"f64"});
+  expect_refused({"generate", "-m", "x.gguf", "--colour"}, {"--colour"});
+}
+
+// Values that are wrong whatever the model is.
+TEST(Program, GenerateRefusesValuesBeforeTheModelIsRead) {
+  const TempFile model("never_read.gguf", "GGUF");
+  const auto refused = [&](std::vector<std::string> flags, const std::vector<std::string>& words) {
+    SCOPED_TRACE(flags.front());
+    std::vector<std::string> args = {"generate", "-m", model.path(), "-p", "x"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    expect_refused(args, words);
+  };
+  refused({"--temperature", "nan"}, {"--temperature: nan", "at least 0"});
+  refused({"--temperature", "-0.5"}, {"--temperature: -0.5"});
+  refused({"--temperature", "inf"}, {"--temperature: inf"});
+  refused({"--temperature", "1e999"}, {"--temperature", "1e999"});
+  refused({"--temperature", ""}, {"--temperature", "''"});
+  refused({"--temperature", "0.5x"}, {"--temperature", "0.5x"});
+  refused({"--top-p", "0"}, {"--top-p: 0"});
+  refused({"--top-p", "1.5"}, {"--top-p: 1.5"});
+  refused({"--top-p", "nan"}, {"--top-p: nan"});
+  refused({"--min-p", "-1"}, {"--min-p: -1"});
+  refused({"--min-p", "nan"}, {"--min-p: nan"});
+  refused({"--repetition-penalty", "0"}, {"--repetition-penalty: 0", "from 0.01"});
+  refused({"--repetition-penalty", "nan"}, {"--repetition-penalty: nan"});
+  refused({"--top-p", "2", "--min-p", "2"}, {"--top-p: 2", "; --min-p: 2"});
+  for (const std::string flag :
+       {"--top-k", "--max-tokens", "--samples", "--logprobs", "--draft-lookup", "--seed",
+        "--block-size", "--kv-blocks", "--max-batch-tokens", "--max-num-reqs", "--threads"}) {
+    refused({flag, "-1"}, {flag, "'-1'", "whole number from 0"});
+    refused({flag, "1.5"}, {flag, "'1.5'"});
+    refused({flag, ""}, {flag, "''"});
+    refused({flag, "18446744073709551616"}, {flag, "18446744073709551616"});
+  }
+  refused({"--block-size", "0"}, {"--block-size: 0"});
+  refused({"--max-batch-tokens", "0"}, {"--max-batch-tokens: 0"});
+  refused({"--max-num-reqs", "0"}, {"--max-num-reqs: 0"});
+  refused({"--threads", "9999"}, {"--threads: 9999"});
+}
+
+// Nothing that is said is left out without a word.
+TEST(Program, GenerateRefusesWhatAChatWouldLeaveOut) {
+  const TempFile model("never_read.gguf", "GGUF");
+  expect_refused({"generate", "-m", model.path(), "-p", "x", "--system", "s"},
+                 {"--system", "--chat"});
+  expect_refused({"generate", "-m", model.path(), "-p", "x", "--chat", "--no-special"},
+                 {"--no-special", "chat"});
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"prompt": "x", "system": "s"})", "\"system\""},
+      {R"({"prompt": "x", "system": "s", "chat": false})", "\"system\""},
+      {R"({"prompt": "x", "chat": true, "bos": true})", "\"bos\""},
+      {R"({"prompt": "x", "chat": true, "bos": false})", "\"bos\""},
+      {R"({"prompt": "x", "chat": true, "special": false})", "\"special\": false"}};
+  for (const auto& [line, words] : cases) {
+    const TempFile file("chat.jsonl", "{\"prompt\": \"a\"}\n" + line);
+    expect_refused({"generate", "-m", model.path(), "--prompts", file.path()},
+                   {file.path() + ", line 2: ", words});
+  }
+  const TempFile file("special.jsonl", R"({"prompt": "x", "chat": true})");
+  expect_refused({"generate", "-m", model.path(), "--prompts", file.path(), "--no-special"},
+                 {", line 1: ", "--no-special"});
 }
 
 TEST(Program, OutputThatIsLostIsNoSuccess) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <sstream>
 
 #include "fovea/command.h"
@@ -27,17 +28,38 @@ std::string refusal(const std::string& text) {
 TEST(Prompts, ReadsEveryField) {
   const auto prompts = read(
       "{\"prompt\": \"a\\n\\u00e9\"}\n \r\n"
-      "{\"id\": [1], \"prompt\": \"\", \"bos\": true, \"special\": false, \"max_tokens\": 0}");
-  ASSERT_EQ(prompts.size(), 2U);
-  EXPECT_EQ(prompts[0].text, "a\n\xc3\xa9");
-  EXPECT_EQ(prompts[0].id, 0);
-  EXPECT_FALSE(prompts[0].bos.has_value());
-  EXPECT_TRUE(prompts[0].special);
-  EXPECT_FALSE(prompts[0].max_tokens.has_value());
+      "{\"id\": [1], \"prompt\": \"\", \"bos\": true, \"special\": false, \"max_tokens\": 0}\n"
+      "{\"prompt\": \"b\", \"chat\": true, \"system\": \"\", \"temperature\": 0.5, \"n\": 3, "
+      "\"seed\": 18446744073709551615, \"stop\": [\"\\n\", \"x y\"]}");
+  ASSERT_EQ(prompts.size(), 3U);
+  const Prompt& plain = prompts[0];
+  EXPECT_EQ(plain.text, "a\n\xc3\xa9");
+  EXPECT_EQ(plain.id, 0);
+  EXPECT_FALSE(plain.bos || plain.special || plain.chat || plain.system || plain.max_tokens ||
+               plain.temperature || plain.seed || plain.n || plain.stop);
   EXPECT_EQ(prompts[1].id.dump(), "[1]");
   EXPECT_EQ(prompts[1].bos, true);
-  EXPECT_FALSE(prompts[1].special);
+  EXPECT_EQ(prompts[1].special, false);
   EXPECT_EQ(prompts[1].max_tokens, 0);
+  EXPECT_EQ(prompts[2].chat, true);
+  EXPECT_EQ(prompts[2].system, "");
+  EXPECT_EQ(prompts[2].temperature, 0.5);
+  EXPECT_EQ(prompts[2].n, 3);
+  EXPECT_EQ(prompts[2].seed, UINT64_MAX);
+  EXPECT_EQ(prompts[2].stop, (std::vector<std::string>{"\n", "x y"}));
+}
+
+TEST(Prompts, WhatIsNotThereDiffersFromWhatIsEmpty) {
+  const auto prompts = read("{\"prompt\": \"\", \"stop\": [], \"temperature\": 0, \"seed\": 0}");
+  EXPECT_EQ(prompts.at(0).stop, std::vector<std::string>{});
+  EXPECT_EQ(prompts.at(0).temperature, 0.0);
+  EXPECT_EQ(prompts.at(0).seed, 0U);
+}
+
+TEST(Prompts, RememberTheirLines) {
+  const auto prompts = read("\n{\"prompt\": \"a\"}\n\n \r\n{\"prompt\": \"b\"}\n");
+  EXPECT_EQ(prompts.at(0).line, 2U);
+  EXPECT_EQ(prompts.at(1).line, 5U);
 }
 
 TEST(Prompts, NumbersWithoutAnIdCountPrompts) {
@@ -57,7 +79,22 @@ TEST(Prompts, RefusalsNameTheLineAndTheField) {
       {"{\"prompt\": \"a\", \"max_tokens\": -1}", "\"max_tokens\""},
       {"{\"prompt\": \"a\", \"max_tokens\": 1.5}", "\"max_tokens\""},
       {"{\"prompt\": \"a\", \"max_tokens\": 99999999999}", "\"max_tokens\""},
-      {"{\"prompt\": \"a\", \"temperature\": 1}", "\"temperature\" is not supported"},
+      {"{\"prompt\": \"a\", \"max_tokens\": null}", "\"max_tokens\" is null"},
+      {"{\"prompt\": \"a\", \"max_tokens\": 2147483648}", "0 to 2147483647"},
+      {"{\"prompt\": \"a\", \"n\": -1}", "\"n\" is -1"},
+      {"{\"prompt\": \"a\", \"n\": \"2\"}", "\"n\" is \"2\""},
+      {"{\"prompt\": \"a\", \"n\": 1.0}", "\"n\" is 1.0"},
+      {"{\"prompt\": \"a\", \"seed\": -1}", "\"seed\" is -1"},
+      {"{\"prompt\": \"a\", \"seed\": 18446744073709551616}", "0 to 18446744073709551615"},
+      {"{\"prompt\": \"a\", \"temperature\": \"hot\"}",
+       "\"temperature\" is \"hot\", give a number"},
+      {"{\"prompt\": \"a\", \"temperature\": true}", "\"temperature\" is true, give a number"},
+      {"{\"prompt\": \"a\", \"chat\": 1}", "\"chat\" is 1, give true or false"},
+      {"{\"prompt\": \"a\", \"system\": 1}", "\"system\" is 1, give a text"},
+      {"{\"prompt\": \"a\", \"system\": null}", "\"system\" is null, give a text"},
+      {"{\"prompt\": \"a\", \"stop\": \"END\"}", "\"stop\" is \"END\", give a list of texts"},
+      {"{\"prompt\": \"a\", \"stop\": [\"a\", 1]}", "\"stop\" is [\"a\",1], give a list of texts"},
+      {"{\"prompt\": \"a\", \"stop\": {\"a\": \"b\"}}", "\"stop\" is {\"a\":\"b\"}, give a list"},
       {"{\"prompt\": \"a\", \"spans\": []}", "\"spans\" is not supported"},
       {"{\"prompt\": \"a\", \"colour\": 1}", "no field \"colour\""},
       {"{\"prompt\": \"\xff\"}", "not JSON"},
@@ -71,6 +108,15 @@ TEST(Prompts, RefusalsNameTheLineAndTheField) {
     EXPECT_NE(text.find(words), std::string::npos) << line << " gave " << text;
   }
   EXPECT_NE(refusal("").find("no prompt"), std::string::npos);
+}
+
+// What a sentence quotes is cut, and never in the middle of a character.
+TEST(Prompts, RefusalsStayShort) {
+  std::string value;
+  for (int i = 0; i < 1000; ++i) value += "\xc3\xa9";
+  const std::string text = refusal("{\"prompt\": \"a\", \"n\": \"" + value + "\"}");
+  EXPECT_LT(text.size(), 150U) << text;
+  for (const char c : text) EXPECT_GE(c, 0) << text;
 }
 
 // Equal keys of different objects are no repetition.

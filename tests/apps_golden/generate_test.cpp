@@ -2,41 +2,16 @@
 // `fovea generate` with the real model, held against the reference's numbers.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "apps/run_program.h"
+#include "apps_golden/golden.h"
 #include "fovea/command.h"
+#include "fovea/engine/gguf.h"
+#include "fovea/model_path.h"
 
 namespace fovea::app {
 namespace {
-
-using Json = nlohmann::json;
-
-Json golden() {
-  std::ifstream file(FOVEA_TEST_DATA "/golden_smollm2.json");
-  return Json::parse(file);
-}
-
-std::vector<Json> json_lines(const std::string& text) {
-  std::vector<Json> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(Json::parse(line));
-  return lines;
-}
-
-std::string prompts_file(const Json& cases) {
-  std::string lines;
-  for (const auto& [name, c] : cases.items()) {
-    lines += Json{{"id", name}, {"prompt", c.at("text")}, {"bos", c.at("bos")}}.dump() + "\n";
-  }
-  const std::string path = testing::TempDir() + std::to_string(getpid()) + "_golden.jsonl";
-  std::ofstream(path) << lines;
-  return path;
-}
 
 void expect_logprobs(const Json& top8, const Json& logprobs) {
   for (std::size_t step = 0; step < top8.size(); ++step) {
@@ -86,9 +61,11 @@ TEST_P(GenerateOn, GoldenThroughTheProgram) {
   const Json stats = lines.back().at("stats");
   for (const char* field :
        {"prefill_tokens", "prefill_seconds", "decode_tokens", "decode_seconds",
-        "decode_tokens_per_second", "time_to_first_token_seconds", "kv_blocks", "kv_blocks_peak"}) {
+        "decode_tokens_per_second", "time_to_first_token_seconds", "kv_blocks", "kv_blocks_peak",
+        "preemptions", "prefix_hit_tokens", "drafted_tokens"}) {
     EXPECT_TRUE(stats.contains(field)) << field;
   }
+  EXPECT_EQ(stats.at("finished_requests"), cases.size());
   EXPECT_EQ(stats.at("backends").begin().value(), GetParam());
 }
 
@@ -136,6 +113,44 @@ TEST(Generate, ControlCEndsCleanly) {
       {.interrupt_after_ms = 100});
   EXPECT_EQ(ran.exit_code, kInterrupted) << ran.err;
   EXPECT_FALSE(ran.out.empty());
+}
+
+TEST(Generate, OutputThatIsLostIsNoSuccess) {
+  for (const char* flag : {"--json", "--stats"}) {
+    const Ran ran = run_program({"generate", "-m", "smollm2", "-p", "Once", "-n", "4", flag},
+                                {.out_to = "/dev/full"});
+    EXPECT_EQ(ran.exit_code, kWrongUse);
+    EXPECT_NE(ran.err.find("standard output cannot be written"), std::string::npos) << ran.err;
+  }
+}
+
+// A model that answers with numbers that are none, as a broken file can.
+TEST(Generate, AnAnswerThatIsNoneIsAFailure) {
+  std::ifstream in(model_path("smollm2"), std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const auto file = engine::GgufFile::parse(std::as_bytes(std::span(bytes)), "copy");
+  const auto offset =
+      file.require("output_norm.weight").data.data() - std::as_bytes(std::span(bytes)).data();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(bytes.data() + offset, &nan, sizeof nan);
+  const std::string path = testing::TempDir() + std::to_string(getpid()) + "_broken.gguf";
+  std::ofstream(path, std::ios::binary) << bytes;
+  const std::string prompts =
+      file_of("{\"prompt\": \"a\", \"id\": \"bad\"}\n{\"prompt\": \"b\", \"max_tokens\": 0}\n");
+  for (const bool json : {true, false}) {
+    std::vector<std::string> args = {"generate", "-m", path, "--prompts", prompts};
+    if (json) args.push_back("--json");
+    const Ran ran = run_program(args);
+    EXPECT_EQ(ran.exit_code, kWrongUse);
+    EXPECT_NE(ran.err.find("prompt \"bad\" has failed: "), std::string::npos) << ran.err;
+    if (!json) continue;
+    const std::vector<Json> lines = json_lines(ran.out);
+    ASSERT_EQ(lines.size(), 2U);
+    EXPECT_EQ(lines[0].at("finish_reason"), "failed");
+    EXPECT_FALSE(lines[0].at("failure").empty());
+    EXPECT_EQ(lines[1].at("finish_reason"), "length");
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(Generate, KnowsItsModel) {

@@ -51,12 +51,18 @@ double log_probability(const std::vector<double>& logits, TokenId token) {
   return logits[static_cast<std::size_t>(token)] - std::log(sum);
 }
 
+Sample run_one(Engine& engine, const Request& request) {
+  Result result = engine.generate(request);
+  EXPECT_EQ(result.samples.size(), 1U);
+  return result.samples.at(0);
+}
+
 class Generation : public testing::Test {
  protected:
   TemporaryFile file_{tiny().bytes()};
   Engine engine_{file_.path(), f32_options()};
 
-  Result run(const Request& request) { return engine_.generate(request); }
+  Sample run(const Request& request) { return run_one(engine_, request); }
   static Request request_of(int prompt, int max_tokens) {
     Request request;
     request.prompt = prompt_of(prompt);
@@ -67,10 +73,9 @@ class Generation : public testing::Test {
 };
 
 TEST_F(Generation, EqualsPlainGreedyDecoding) {
-  const Result result = run(request_of(11, 20));
+  const Sample result = run(request_of(11, 20));
   EXPECT_EQ(result.tokens, plain_greedy(prompt_of(11), 20));
   EXPECT_EQ(result.finish_reason, FinishReason::kLength);
-  EXPECT_FALSE(result.prompt_logprob_sum);
   EXPECT_TRUE(result.top_logprobs.empty());
 }
 
@@ -83,7 +88,7 @@ TEST_F(Generation, DoesNotDependOnHowTheWorkIsCut) {
       options.block_size = block_size;
       options.max_batch_tokens = chunk;
       Engine engine(file_.path(), options);
-      EXPECT_EQ(engine.generate(request).tokens, expected) << block_size << ", " << chunk;
+      EXPECT_EQ(run_one(engine, request).tokens, expected) << block_size << ", " << chunk;
     }
 }
 
@@ -101,11 +106,11 @@ TEST_F(Generation, ScoresThePrompt) {
     double expected = 0;
     for (std::size_t i = 0; i + 1 < logits.size(); ++i)
       expected += log_probability(logits[i], request.prompt[i + 1]);
-    const Result result = run(request);
+    const Result result = engine_.generate(request);
     ASSERT_TRUE(result.prompt_logprob_sum);
     EXPECT_NEAR(*result.prompt_logprob_sum, expected, 1e-4) << length;
-    EXPECT_TRUE(result.tokens.empty());
-    EXPECT_EQ(result.finish_reason, FinishReason::kLength);
+    EXPECT_TRUE(result.samples[0].tokens.empty());
+    EXPECT_EQ(result.samples[0].finish_reason, FinishReason::kLength);
     request.max_tokens = 3;  // and goes on as if it had not
     EXPECT_EQ(run(request).tokens, run(request_of(length, 3)).tokens);
   }
@@ -115,12 +120,13 @@ TEST_F(Generation, ListsTheMostLikelyTokens) {
   Request request = request_of(8, 3);
   request.logprobs = 4;
   std::vector<std::vector<float>> seen;
-  request.on_logits = [&](int step, std::span<const float> logits) {
+  request.on_logits = [&](int sample, int step, std::span<const float> logits) {
+    EXPECT_EQ(sample, 0);
     EXPECT_EQ(step, static_cast<int>(seen.size()));
     EXPECT_EQ(logits.size(), std::size_t{TinyModel::kVocabSize});
     seen.emplace_back(logits.begin(), logits.end());
   };
-  const Result result = run(request);
+  const Sample result = run(request);
   ASSERT_EQ(result.top_logprobs.size(), 3U);
   ASSERT_EQ(seen.size(), 3U);
   const auto expected = TinyLlama(tiny()).logits(request.prompt).back();
@@ -143,7 +149,7 @@ TEST_F(Generation, EndsAtAnEndTokenOrGoesOnIfTold) {
   output.assign(TinyModel::kVocabSize * width, 0);  // all logits equal: the lowest id wins
   const TemporaryFile zeros(model.bytes());
   Engine lowest(zeros.path(), f32_options());
-  EXPECT_EQ(lowest.generate(request_of(5, 3)).tokens, (Tokens{0, 0, 0}));
+  EXPECT_EQ(run_one(lowest, request_of(5, 3)).tokens, (Tokens{0, 0, 0}));
 
   model.tensors["output_norm.weight"].assign(width, 0);  // hidden states become 0 ...
   model.tensors["output_norm.weight"][0] = 1;            // ... but for one value
@@ -154,19 +160,19 @@ TEST_F(Generation, EndsAtAnEndTokenOrGoesOnIfTold) {
   Engine engine(ends.path(), f32_options());
   Request request = request_of(5, 6);
   request.logprobs = 1;
-  const Tokens all = engine.generate(request).tokens;
+  const Tokens all = run_one(engine, request).tokens;
   ASSERT_EQ(all.size(), 6U);
   const auto end = std::ranges::find(all, TinyModel::kEnd);
   ASSERT_NE(end, all.end()) << "the test's model must end once";
   request.ignore_eos = false;
-  const Result stopped = engine.generate(request);
+  const Sample stopped = run_one(engine, request);
   EXPECT_EQ(stopped.finish_reason, FinishReason::kStop);
   EXPECT_EQ(stopped.tokens, Tokens(all.begin(), end));
   EXPECT_EQ(stopped.top_logprobs.size(), stopped.tokens.size());
 }
 
 TEST_F(Generation, EndsAtTheContext) {
-  Result result = run(request_of(60, 100));
+  Sample result = run(request_of(60, 100));
   EXPECT_EQ(result.tokens.size(), 4U);
   EXPECT_EQ(result.finish_reason, FinishReason::kContext);
   result = run(request_of(60, 4));
@@ -181,13 +187,13 @@ TEST_F(Generation, IsCancelledByTheFlagOrTheCallback) {
   Request request = request_of(5, 10);
   request.cancel = &cancel;
   request.score = true;
-  Result result = run(request);
-  EXPECT_FALSE(result.prompt_logprob_sum);  // not of a part
+  EXPECT_FALSE(engine_.generate(request).prompt_logprob_sum);  // not of a part
+  Sample result = run(request);
   EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
   EXPECT_TRUE(result.tokens.empty());
   cancel = false;
   Tokens seen;
-  request.on_token = [&](TokenId token) {
+  request.on_token = [&](int, TokenId token) {
     seen.push_back(token);
     cancel = seen.size() == 3;
     return true;
@@ -197,7 +203,7 @@ TEST_F(Generation, IsCancelledByTheFlagOrTheCallback) {
   EXPECT_EQ(result.tokens.size(), 3U);
   EXPECT_EQ(seen, result.tokens);
   cancel = false;
-  request.on_token = [&](TokenId) { return false; };
+  request.on_token = [&](int, TokenId) { return false; };
   result = run(request);
   EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
   EXPECT_EQ(result.tokens.size(), 1U);
@@ -236,7 +242,7 @@ TEST_F(Generation, RefusesWhatCanNeverFitTheCache) {
   options.kv_blocks = 5;  // 20 tokens
   Engine engine(file_.path(), options);
   // The last token is never fed: 11 + 10 - 1 tokens fill the cache.
-  EXPECT_EQ(engine.generate(request_of(11, 10)).tokens, run(request_of(11, 10)).tokens);
+  EXPECT_EQ(run_one(engine, request_of(11, 10)).tokens, run(request_of(11, 10)).tokens);
   EXPECT_EQ(engine.statistics().kv_blocks_peak, 5);
   const Support support = engine.check(request_of(11, 11));
   ASSERT_EQ(support.reasons.size(), 1U);
@@ -257,7 +263,11 @@ TEST_F(Generation, CountsItsWork) {
   run(request_of(11, 4));
   run(request_of(6, 1));
   const Statistics s = engine_.statistics();
-  EXPECT_EQ(s.prefill_tokens, 17);
+  EXPECT_EQ(s.prefill_tokens, 13);  // both prompts, but for a block that they share
+  EXPECT_EQ(s.prefix_hit_tokens, 4);
+  EXPECT_EQ(s.prefix_looked_up_tokens, 17);
+  EXPECT_EQ(s.finished_requests, 2);
+  EXPECT_EQ(s.steps, 5);
   EXPECT_EQ(s.decode_tokens, 3);  // the first token of a request comes with its prompt
   EXPECT_GT(s.prefill_seconds, 0);
   EXPECT_GT(s.decode_seconds, 0);

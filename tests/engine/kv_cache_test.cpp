@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 namespace fovea::engine {
@@ -27,70 +28,104 @@ std::vector<AttentionLayer> layers_of(std::initializer_list<int> head_sizes, int
 constexpr CacheOptions kOptions{
     .num_blocks = 0, .max_num_reqs = 2, .max_batch_tokens = 8, .max_model_len = 10};
 
-TEST(CacheGroups, EqualLayersShareOne) {
-  const auto layers = layers_of({8, 16, 8});
-  std::vector<CacheGroup> groups = make_cache_groups(layers, kOptions, {});
-  ASSERT_EQ(groups.size(), 2U);
-  EXPECT_EQ(groups[0].bytes_per_token(), 2 * 2 * 2 * 8 * 4);  // layers, K and V, heads, size, f32
-  EXPECT_EQ(groups[1].bytes_per_token(), 2 * 2 * 16 * 4);
-  EXPECT_EQ(groups[0].kind(), "full_attention");
-  EXPECT_EQ(groups[0].backend(), layers[0].backend().name());
+// Blocks of one request in each group.
+std::vector<RequestBlocks> request_of(KVCache& cache) {
+  std::vector<RequestBlocks> blocks;
+  for (const CacheGroup& group : cache.groups())
+    blocks.emplace_back(cache.pool(), group.spec().block_size);
+  return blocks;
 }
 
-TEST(CacheGroup, HasRoomForTheLongestRequestsUnlessToldOtherwise) {
-  const auto layers = layers_of({8});
-  EXPECT_EQ(make_cache_groups(layers, kOptions, {})[0].num_blocks(), 6);
+TEST(KVCache, EqualLayersShareAGroup) {
+  const auto layers = layers_of({8, 16, 8});
+  const KVCache cache(layers, kOptions, {});
+  ASSERT_EQ(cache.groups().size(), 2U);
+  // Layers, K and V, heads, size, f32.
+  EXPECT_EQ(cache.groups()[0].bytes_per_token(), 2 * 2 * 2 * 8 * 4);
+  EXPECT_EQ(cache.groups()[1].bytes_per_token(), 2 * 2 * 16 * 4);
+  EXPECT_EQ(cache.groups()[0].kind(), "full_attention");
+  EXPECT_EQ(cache.groups()[0].backend(), layers[0].backend().name());
+}
+
+TEST(KVCache, HasRoomForTheLongestRequestUnlessToldOtherwise) {
+  EXPECT_EQ(KVCache(layers_of({8}), kOptions, {}).num_blocks(), 3);
+  EXPECT_EQ(KVCache(layers_of({8, 16}), kOptions, {}).num_blocks(), 6);  // in each group
   CacheOptions options = kOptions;
   options.num_blocks = 5;
-  std::vector<CacheGroup> groups = make_cache_groups(layers, options, {});
-  CacheGroup& group = groups[0];
-  EXPECT_EQ(group.num_blocks(), 5);
-  EXPECT_EQ(group.blocks_for(0), 0);
-  EXPECT_EQ(group.blocks_for(8), 2);
-  EXPECT_EQ(group.blocks_for(9), 3);
-  RequestBlocks request = group.new_request();
-  EXPECT_TRUE(request.reserve(20));
-  EXPECT_FALSE(group.new_request().reserve(1));
-  EXPECT_EQ(group.peak_blocks(), 5);
+  const auto layers = layers_of({8});
+  KVCache cache(layers, options, {});
+  EXPECT_EQ(cache.num_blocks(), 5);
+  EXPECT_EQ(cache.blocks_for(0), 0);
+  EXPECT_EQ(cache.blocks_for(8), 2);
+  EXPECT_EQ(cache.blocks_for(9), 3);
+  std::vector<RequestBlocks> request = request_of(cache);
+  EXPECT_TRUE(request[0].reserve(20));
+  EXPECT_FALSE(request_of(cache)[0].reserve(1));
+  EXPECT_EQ(cache.num_used(), 5);
+  EXPECT_EQ(KVCache(layers_of({8, 16}), options, {}).blocks_for(9), 6);
 }
 
-TEST(CacheGroup, PlansSlotsInsideTheBlocksOfEachRequest) {
+TEST(KVCache, PlansSlotsInsideTheBlocksOfEachRequest) {
   const auto layers = layers_of({8, 16, 8});
-  std::vector<CacheGroup> groups = make_cache_groups(layers, kOptions, {});
-  RequestBlocks a = groups[0].new_request(), b = groups[0].new_request();
-  ASSERT_TRUE(a.reserve(5));
-  ASSERT_TRUE(b.reserve(3));
+  KVCache cache(layers, kOptions, {});
+  std::vector<RequestBlocks> a = request_of(cache), b = request_of(cache);
+  for (RequestBlocks& blocks : a) ASSERT_TRUE(blocks.reserve(5));
+  for (RequestBlocks& blocks : b) ASSERT_TRUE(blocks.reserve(3));
   HostBatch batch(2);
   const auto& metadata = batch.set(std::vector<RequestLengths>{{2, 5}, {3, 3}});
   std::vector<LayerStep> steps(3);
-  groups[0].plan(std::vector<CachedPart>{{&a, 3, 5}, {&b, 0, 3}}, metadata, steps);
-  ASSERT_NE(steps[0].metadata, nullptr);
-  EXPECT_EQ(steps[1].metadata, nullptr);  // of another group
+  cache.plan(std::vector<CachedPart>{{a, 3, 5}, {b, 0, 3}}, metadata, steps);
+  EXPECT_NE(steps[1].metadata, steps[0].metadata);  // of another group
   EXPECT_EQ(steps[2].metadata, steps[0].metadata);
   EXPECT_NE(steps[2].cache.keys.data(), steps[0].cache.keys.data());
-  EXPECT_EQ(steps[0].metadata->num_actual_tokens, 5);
-  ASSERT_EQ(steps[0].tables.slot_mapping.size(0), 5);
-  const auto* slots = steps[0].tables.slot_mapping.data_as<std::int64_t>();
-  const auto slot = [](const RequestBlocks& r, std::int64_t p) {
-    return r.blocks()[std::size_t(p / 4)] * std::int64_t{4} + p % 4;
-  };
-  const std::vector<std::int64_t> expected{slot(a, 3), slot(a, 4), slot(b, 0), slot(b, 1),
-                                           slot(b, 2)};
-  EXPECT_EQ(std::vector<std::int64_t>(slots, slots + 5), expected);
-  EXPECT_EQ(std::set<std::int64_t>(slots, slots + 5).size(), 5U);
-  EXPECT_EQ(steps[0].tables.block_table.size(0), 2);
+  const std::array<std::size_t, 2> one_of_each_group{0, 1};
+  for (const std::size_t layer : one_of_each_group) {
+    ASSERT_NE(steps[layer].metadata, nullptr);
+    EXPECT_EQ(steps[layer].metadata->num_actual_tokens, 5);
+    EXPECT_EQ(steps[layer].tables.block_table.size(0), 2);
+    ASSERT_EQ(steps[layer].tables.slot_mapping.size(0), 5);
+    const auto* slots = steps[layer].tables.slot_mapping.data_as<std::int64_t>();
+    const auto slot = [&](const std::vector<RequestBlocks>& r, std::int64_t p) {
+      return r[layer].blocks()[std::size_t(p / 4)] * std::int64_t{4} + p % 4;
+    };
+    const std::vector<std::int64_t> expected{slot(a, 3), slot(a, 4), slot(b, 0), slot(b, 1),
+                                             slot(b, 2)};
+    EXPECT_EQ(std::vector<std::int64_t>(slots, slots + 5), expected);
+    EXPECT_EQ(std::set<std::int64_t>(slots, slots + 5).size(), 5U);
+  }
 }
 
-TEST(CacheGroup, RefusesABatchBeyondItsBounds) {
+TEST(KVCache, RefusesABatchBeyondItsBounds) {
   const auto layers = layers_of({8});
-  std::vector<CacheGroup> groups = make_cache_groups(layers, kOptions, {});
-  RequestBlocks a = groups[0].new_request();
-  ASSERT_TRUE(a.reserve(4));
+  KVCache cache(layers, kOptions, {});
+  std::vector<RequestBlocks> a = request_of(cache);
+  ASSERT_TRUE(a[0].reserve(4));
   HostBatch batch(2);
   std::vector<LayerStep> steps(1);
   const auto& metadata = batch.set(std::vector<RequestLengths>{{5, 5}});
   // Position 4 lies behind the reserved block.
-  EXPECT_THROW(groups[0].plan(std::vector<CachedPart>{{&a, 0, 5}}, metadata, steps), InputError);
+  EXPECT_THROW(cache.plan(std::vector<CachedPart>{{a, 0, 5}}, metadata, steps), InputError);
+}
+
+TEST(KVCache, CopiesInTheGroupThatAsks) {
+  const auto layers = layers_of({8, 16});
+  KVCache cache(layers, kOptions, {});
+  std::vector<RequestBlocks> a = request_of(cache);
+  for (RequestBlocks& blocks : a) ASSERT_TRUE(blocks.reserve(8));
+  HostBatch batch(2);
+  std::vector<LayerStep> steps(2);
+  const auto& metadata = batch.set(std::vector<RequestLengths>{{1, 1}});
+  cache.plan(std::vector<CachedPart>{{a, 0, 1}}, metadata, steps);
+  for (std::size_t g = 0; g < 2; ++g) {
+    const auto block = [&](BlockId id) {
+      return steps[g].cache.keys.slice(0, id, id + 1).data_as<float>();
+    };
+    const BlockId from = a[g].blocks()[0], to = a[g].blocks()[1];
+    *block(from) = 7;
+    *block(to) = 1;
+    cache.copy(g == 0 ? BlockCopies{{{from, to}}, {}} : BlockCopies{{}, {{from, to}}});
+    EXPECT_EQ(*block(to), 7);
+  }
 }
 
 }  // namespace

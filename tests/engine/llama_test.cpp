@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kv_cache.h"
+#include "sequence_cache.h"
 #include "tiny_llama.h"
 
 namespace fovea::engine {
@@ -24,10 +25,12 @@ class Loaded {
     model_ = llama::load(file_, {.attention = {.dtype = dtype, .block_size = 4},
                                  .max_batch_tokens = 40,
                                  .executor = &pool_});
-    groups_ = make_cache_groups(
-        model_->layers(),
-        {.max_num_reqs = 3, .max_batch_tokens = 40, .max_model_len = model.context}, {&pool_});
-    for (int i = 0; i < 3; ++i) requests_.push_back(groups_[0].new_request());
+    const CacheOptions options{.num_blocks = 3 * model.context / 4,
+                               .max_num_reqs = 3,
+                               .max_batch_tokens = 40,
+                               .max_model_len = model.context};
+    cache_.emplace(model_->layers(), options, Context{&pool_});
+    for (int i = 0; i < 3; ++i) requests_.emplace_back(*cache_, "");
   }
 
   // The next tokens of each request (none: it takes no part), then logits of all rows.
@@ -40,8 +43,10 @@ class Loaded {
     for (std::size_t r = 0; r < parts.size(); ++r) {
       if (parts[r].empty()) continue;
       const int begin = computed_[r], count = static_cast<int>(parts[r].size());
-      EXPECT_TRUE(requests_[r].reserve(begin + count));
-      cached.push_back({&requests_[r], begin, begin + count});
+      BlockCopies copies(1);
+      EXPECT_TRUE(requests_[r].prepare(begin + count, copies));
+      EXPECT_TRUE(copies[0].empty());
+      cached.push_back({requests_[r].blocks(), begin, begin + count});
       lengths.push_back({count, begin + count});
       for (int i = 0; i < count; ++i) {
         rows.push_back(static_cast<int>(tokens.size()));
@@ -51,7 +56,7 @@ class Loaded {
       computed_[r] += count;
     }
     std::vector<LayerStep> steps(model_->layers().size());
-    groups_[0].plan(cached, batch_.set(lengths), steps);
+    cache_->plan(cached, batch_.set(lengths), steps);
     model_->forward({tokens, positions, steps});
     const auto vocab = static_cast<std::size_t>(model_->vocab_size());
     std::vector<float> all(rows.size() * vocab);
@@ -69,8 +74,8 @@ class Loaded {
   GgufFile file_;
   ThreadPool pool_;
   std::unique_ptr<Model> model_;
-  std::vector<CacheGroup> groups_;
-  std::vector<RequestBlocks> requests_;
+  std::optional<KVCache> cache_;
+  std::vector<SequenceCache> requests_;
   std::vector<int> computed_ = std::vector<int>(3);
   HostBatch batch_{3};
 };

@@ -89,14 +89,14 @@ TEST_P(GoldenF32, EqualsTheReference) {
   Request request = request_of(g);
   request.score = true;
   std::size_t compared = 0;
-  request.on_logits = [&](int step, std::span<const float> logits) {
+  request.on_logits = [&](int, int step, std::span<const float> logits) {
     if (static_cast<std::size_t>(step) >= g.top8.size()) return;
     expect_top8(logits, g.top8[static_cast<std::size_t>(step)], step);
     ++compared;
   };
   const Result result = engine.generate(request);
-  EXPECT_EQ(result.tokens, g.greedy);
-  EXPECT_EQ(result.finish_reason, FinishReason::kLength);
+  EXPECT_EQ(result.samples[0].tokens, g.greedy);
+  EXPECT_EQ(result.samples[0].finish_reason, FinishReason::kLength);
   EXPECT_EQ(compared, g.top8.size());
   ASSERT_TRUE(result.prompt_logprob_sum);
   EXPECT_NEAR(*result.prompt_logprob_sum, g.prompt_logprob_sum, 2e-3);
@@ -152,7 +152,7 @@ TEST_P(GoldenCuts, GiveTheSameTokens) {
   options.block_size = cut.block_size;
   options.max_batch_tokens = cut.max_batch_tokens;
   Engine engine(test::model_path("smollm2"), options);
-  EXPECT_EQ(engine.generate(request_of(g)).tokens, g.greedy);
+  EXPECT_EQ(engine.generate(request_of(g)).samples[0].tokens, g.greedy);
 }
 
 std::vector<Cut> cuts() {
@@ -180,8 +180,8 @@ TEST(GoldenText, TheCapitalOfFranceIsParis) {
   request.prompt = engine.encode_prompt("The capital of France is");
   request.max_tokens = 64;
   const Result result = engine.generate(request);
-  EXPECT_TRUE(engine.tokenizer().decode(result.tokens).starts_with(" Paris"));
-  EXPECT_EQ(result.finish_reason, FinishReason::kStop);
+  EXPECT_TRUE(engine.tokenizer().decode(result.samples[0].tokens).starts_with(" Paris"));
+  EXPECT_EQ(result.samples[0].finish_reason, FinishReason::kStop);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // headers only: it shows how an engine author uses them.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "fovea/engine/gguf.h"
+#include "fovea/engine/request.h"
 #include "fovea/engine/tokenizer.h"
 #include "fovea/fovea.h"
 
@@ -30,48 +30,36 @@ struct EngineOptions {
   std::string kv_dtype = "auto";       // parse_kv_dtype's words; auto: the type of the activations
   std::optional<std::string> backend;  // by name, required if given
   int block_size = 16;                 // tokens of a manager block
-  std::int64_t kv_blocks = 0;          // 0: enough for one request of the whole context
-  int max_batch_tokens = 512;  // query tokens of one step: longer prompts are fed in chunks of this
-  int threads = 0;             // 0: all cores that this process may use
-  std::int64_t max_model_len = 0;  // 0: the model's own context
+  std::int64_t kv_blocks = 0;          // 0: enough for one sample of the whole context
+  int max_batch_tokens = 512;          // query tokens of one step; longer prompts are cut
+  int max_num_reqs = 64;               // samples of all requests that run at once
+  bool prefix_cache = true;            // reuses the blocks of earlier requests with equal tokens
+  int threads = 0;                     // 0: all cores that this process may use
+  std::int64_t max_model_len = 0;      // 0: the model's own context
   std::function<void(double fraction)> on_load_progress = {};
 };
 
-enum class FinishReason : std::uint8_t { kStop, kLength, kContext, kCancelled };
-std::string_view name_of(FinishReason reason);  // stop, length, context, cancelled
-
-struct Request {
-  std::vector<TokenId> prompt;  // at least one token unless max_tokens is 0
-  int max_tokens = 128;
-  bool ignore_eos = false;  // goes on behind end tokens, and lists them
-  int logprobs = 0;         // most likely tokens to report per generated token
-  bool score = false;       // log-probability of the prompt
-  // Called after each generated token, on the thread that runs generate(); false: stop here
-  // (kCancelled).
-  std::function<bool(TokenId token)> on_token = {};
-  // Sees the raw logits [vocab_size] that a token was chosen from, before on_token.
-  std::function<void(int step, std::span<const float> logits)> on_logits = {};
-  const std::atomic<bool>* cancel = nullptr;  // looked at before every step
-};
-
-struct Result {
-  std::vector<TokenId> tokens;  // generated; the end token is left out unless ignore_eos
-  FinishReason finish_reason = FinishReason::kStop;
-  std::vector<std::vector<std::pair<TokenId, double>>>
-      top_logprobs;  // per token, natural, best first, ties by id
-  std::optional<double>
-      prompt_logprob_sum;  // of every prompt token given those before it, the first one excluded
-};
-
+// Since the engine was made.
 struct Statistics {
-  std::int64_t prefill_tokens = 0, decode_tokens = 0;
+  std::int64_t finished_requests = 0, steps = 0, preemptions = 0;
+  // Tokens computed for prompts, those that preemption made to be computed again included; tokens
+  // generated behind the first one of a sample. A step that does both shares its time by tokens.
+  std::int64_t prefill_tokens = 0, decode_tokens = 0, recomputed_tokens = 0;
   double prefill_seconds = 0, decode_seconds = 0, load_seconds = 0;
-  double time_to_first_token_seconds = 0;  // of the last request
-  std::int64_t kv_blocks = 0, kv_blocks_peak = 0;
+  double time_to_first_token_seconds = 0;      // mean
+  double max_time_to_first_token_seconds = 0;  // since submission
+  std::int64_t prefix_hit_tokens = 0, prefix_looked_up_tokens = 0;
+  std::int64_t drafted_tokens = 0, accepted_draft_tokens = 0;
+  std::int64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_peak = 0;  // used: by running requests
+  std::int64_t kv_blocks_cached = 0;  // whose content others can reuse, used or not
+  std::int64_t kv_blocks_copied = 0;  // because a sample wrote to a shared one
   std::int64_t kv_bytes_per_token = 0, weight_bytes = 0;
   std::vector<std::pair<std::string, std::string>> backends;  // layer kind -> backend
 };
 
+struct EngineState;
+
+// Not thread-safe: one thread at a time. Engines are independent of each other.
 class Engine {
  public:
   // Loads the weights. InputError for a file that is not a model this program runs, ConfigError for
@@ -87,20 +75,40 @@ class Engine {
   // BOS in front if the model wants it.
   std::vector<TokenId> encode_prompt(std::string_view text, std::optional<bool> bos = {},
                                      bool parse_special = true) const;
+  // The first turn of a conversation, as the model's own chat template makes it, up to where the
+  // answer begins. No `system`: the template's default text. Markup in the texts counts as such.
+  // InputError for a model without a template or with one that is not known (ChatML and gemma are).
+  std::vector<TokenId> encode_chat(std::string_view user,
+                                   const std::optional<std::string>& system = {}) const;
 
-  // Everything that stands against a request (what generate() would refuse), without running it.
+  // Everything that stands against a request, without running it.
   Support check(const Request& request) const;
 
-  // One request after the other; greedy. InputError with every reason, before anything is computed,
-  // for a prompt that is empty, longer than the context (both numbers) or holds an id outside the
-  // vocabulary. Not thread-safe; engines are independent.
-  Result generate(const Request& request);
+  // Takes a request in; it waits for its turn, first come, first served. InputError with every
+  // reason, and nothing has changed, for what check() is against: among others a prompt longer than
+  // the context, and a request that the whole cache cannot hold, with both numbers.
+  RequestId submit(Request request);
+  // One call of the model for tokens of as many requests as fit max_batch_tokens: a token for every
+  // one that decodes, the rest for prompts. When blocks run out, the request that came last waits
+  // again, and what it had is computed again later. False: there is nothing left to do.
+  // ContractError if called from a callback; so are take_result() and generate().
+  bool step();
+  // At once, or at the end of the step whose callback calls this. False: it has ended already.
+  // InputError for an id that does not exist or whose result has been taken.
+  bool cancel(RequestId id);
+  // None: it has not ended yet. InputError as above. What nobody takes stays in memory.
+  std::optional<Result> take_result(RequestId id);
+  // submit(), then step() until this request has ended; others move on too. InputError also for a
+  // result that has failed.
+  Result generate(Request request);
+
   Statistics statistics() const;
+  // Checks that every block of the cache is free, or owned by those that should. A sentence for
+  // each that is wrong; empty: all right.
+  std::vector<std::string> check_ownership() const;
 
  private:
-  struct State;
-  struct Generation;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<EngineState> state_;
 };
 
 }  // namespace fovea::engine

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides which tokens of which requests a step computes, and finds them room in the cache.
+//
+// First come, first served: a sequence that came before another is never held up by it, so the
+// oldest always moves on, and whatever the pool's size nothing waits for ever.
+//   * Each running sequence with one token to compute gets it, the oldest first. What is left of
+//     the budget is for prompts: three quarters at least for the oldest of them, the rest for those
+//     that are closest to their end. So a short prompt does not wait for a long one's end, and a
+//     long one is not held up by short ones.
+//   * A sequence begins when the blocks for all its tokens are free, beyond those that the running
+//     ones are about to need. Nothing overtakes the first in the queue.
+//   * When a sequence needs a block and there is none, the youngest one gives all its blocks back
+//     and waits at its place in the queue, to be computed again.
+//   * Drafts take what is left: tokens of the budget and free blocks.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "sequence.h"
+
+namespace fovea::engine {
+
+// What a step computes of one sequence: its next known tokens, and a draft behind the last of them.
+struct StepPart {
+  Sequence* sequence = nullptr;
+  std::int64_t num_tokens = 0;
+  std::vector<TokenId> draft = {};
+};
+
+struct SchedulerLimits {
+  int max_num_reqs = 1;  // sequences that run at once
+  std::int64_t max_batch_tokens = 1;
+  std::int64_t max_model_len = 1;
+};
+
+// Refers to sequences that others own. Not thread-safe.
+class Scheduler {
+ public:
+  Scheduler(KVCache& cache, const SchedulerLimits& limits);
+
+  // A new sequence, without blocks.
+  void add(Sequence& sequence) { waiting_.insert(&sequence); }
+  // One that has been forked from a running one: it runs at once.
+  void add_fork(Sequence& sequence) { run(sequence); }
+  // Takes it out, with its blocks.
+  void remove(Sequence& sequence);
+  // Everything that runs gives its blocks back and waits again.
+  void preempt_all();
+
+  // The parts of the next step, oldest first; valid until the next call. None: nothing to do.
+  // `copies` are filled with what must be copied first.
+  std::span<const StepPart> schedule(BlockCopies& copies);
+
+  std::span<Sequence* const> running() const { return running_; }  // oldest first
+
+  struct Counts {
+    std::int64_t preemptions = 0, recomputed_tokens = 0;
+    std::int64_t prefix_hit_tokens = 0, prefix_looked_up_tokens = 0;
+    std::int64_t drafted_tokens = 0;
+  };
+  const Counts& counts() const { return counts_; }
+
+ private:
+  struct Older {
+    bool operator()(const Sequence* a, const Sequence* b) const { return a->age() < b->age(); }
+  };
+  void run(Sequence& sequence);
+  void preempt(Sequence& sequence);
+  void admit();
+  bool admit(Sequence& sequence);
+  std::vector<std::int64_t> allot() const;
+  bool make_room(Sequence& sequence, std::int64_t num_tokens, BlockCopies& copies);
+  void draft(BlockCopies& copies);
+
+  KVCache* cache_;
+  SchedulerLimits limits_;
+  std::set<Sequence*, Older> waiting_;
+  std::vector<Sequence*> running_;  // oldest first
+  std::vector<StepPart> parts_;
+  Counts counts_;
+};
+
+}  // namespace fovea::engine

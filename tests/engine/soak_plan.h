@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a soak test asks an engine for: random models, options and requests, the same for a seed on
+// every machine.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/engine/engine.h"
+#include "tiny_model.h"
+
+namespace fovea::engine::test {
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : random_(seed) {}
+
+  // Both ends included. Not a distribution of the standard library: those differ between libraries.
+  int between(int low, int high) {
+    const auto range = static_cast<std::uint64_t>(high - low + 1);
+    return low + static_cast<int>(random_() % range);
+  }
+  bool one_in(int n) { return between(1, n) == 1; }
+  template <class T>
+  const T& one_of(const std::vector<T>& all) {
+    return all[static_cast<std::size_t>(between(0, static_cast<int>(all.size()) - 1))];
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// A token that makes every number behind it a NaN, where there is one: its requests fail, and what
+// they leave in the cache's memory must not reach others.
+constexpr TokenId kPoison = 200;
+
+inline TinyModel random_model(Dice& dice) {
+  TinyModel model;
+  model.layers = dice.between(1, 3);
+  model.kv_heads = dice.between(1, 3);
+  model.heads = model.kv_heads * dice.between(1, 3);
+  model.head_size = dice.between(3, 20);
+  model.rotated = 2 * dice.between(1, model.head_size / 2);
+  model.width = dice.between(8, 40);
+  model.ffn = dice.between(8, 60);
+  model.context = dice.between(40, 48);
+  model.own_output = dice.one_in(2);
+  model.seed = static_cast<unsigned>(dice.between(1, 1 << 30));
+  model.fill();
+  if (!model.own_output) return model;  // says its last token again and again
+  // Takes turns between two neighbours, so that drafts are right now and then.
+  const auto width = static_cast<std::size_t>(model.width);
+  std::vector<float>& embedding = model.tensors["token_embd.weight"];
+  std::vector<float>& output = model.tensors["output.weight"];
+  for (std::size_t t = 0; t < 256; ++t)
+    std::copy_n(embedding.begin() + std::ptrdiff_t(t * width), width,
+                output.begin() + std::ptrdiff_t((t ^ 1) * width));
+  embedding[std::size_t{kPoison} * width] = std::numeric_limits<float>::quiet_NaN();
+  return model;
+}
+
+// Without kv_blocks, which depend on the requests.
+inline EngineOptions random_options(Dice& dice) {
+  EngineOptions options;
+  options.weights = WeightType::kF32;
+  options.block_size = dice.one_in(2) ? dice.between(1, 4) : dice.between(1, 16);
+  options.max_batch_tokens = dice.one_in(2) ? dice.between(1, 8) : dice.between(9, 64);
+  options.max_num_reqs = dice.between(1, 12);
+  options.prefix_cache = !dice.one_in(3);
+  options.threads = dice.between(1, 3);
+  return options;
+}
+
+// What a request's callback does, once.
+enum class Act : std::uint8_t {
+  kNothing,
+  kReturnFalse,  // of on_token
+  kThrow,
+  kCancelItself,
+  kCancelAnother,
+  kRaiseFlag,  // its own
+  kSubmit,     // the next request
+};
+
+enum class From : std::uint8_t { kOnLogits, kOnToken, kOnText };
+
+struct Plan {
+  Request request = {};  // without callbacks and flag
+  bool listens = false;  // has callbacks
+  bool has_flag = false;
+  Act act = Act::kNothing;
+  From from = From::kOnToken;
+  int at_call = 0;  // of this callback, all samples counted together
+};
+
+class Planner {
+ public:
+  Planner(Dice& dice, const TinyModel& model) : dice_(dice), context_(model.context) {
+    for (int i = 0; i < 4; ++i) prefixes_.push_back(text(dice.between(4, 28)));
+  }
+
+  std::vector<Plan> plans(int count, const EngineOptions& options) {
+    std::vector<Plan> all;
+    for (int i = 0; i < count; ++i) {
+      Plan plan;
+      plan.request = request(options);
+      // The same question again, and it must be the same answer.
+      if (!all.empty() && dice_.one_in(6)) plan.request = dice_.one_of(all).request;
+      plan.request.draft_lookup = dice_.one_in(2) ? dice_.between(1, 6) : 0;
+      plan.has_flag = dice_.one_in(4);
+      plan.listens = dice_.one_in(2);
+      if (plan.listens && dice_.one_in(2)) choose_act(plan);
+      all.push_back(std::move(plan));
+    }
+    return all;
+  }
+
+  // The least with which a request is taken in.
+  std::int64_t blocks_for(const Request& request, int block_size) const {
+    const std::int64_t prompt = std::ssize(request.prompt);
+    std::int64_t tokens = request.score ? prompt : 0;
+    if (request.max_tokens > 0)
+      tokens = std::clamp<std::int64_t>(prompt + request.max_tokens - 1, prompt,
+                                        std::max<std::int64_t>(prompt, context_ - 1));
+    return (tokens + block_size - 1) / block_size;
+  }
+
+ private:
+  // Repeats itself, so that there is something to draft from.
+  std::vector<TokenId> text(int length) {
+    std::vector<TokenId> pattern;
+    for (int i = dice_.between(2, 6); i > 0; --i) pattern.push_back(dice_.between(0, 255));
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < length; ++i)
+      tokens.push_back(dice_.one_in(5) ? dice_.between(0, 255)
+                                       : pattern[static_cast<std::size_t>(i) % pattern.size()]);
+    return tokens;
+  }
+
+  std::vector<std::string> stops() {
+    std::vector<std::string> all;
+    for (int i = dice_.between(1, 20); i > 0; --i) {
+      std::string stop(1, static_cast<char>(dice_.between(' ', '~')));
+      // What a byte that is no character is shown as: such ones are frequent here.
+      if (dice_.one_in(3)) stop = dice_.one_in(2) ? "\xEF\xBF\xBD" + stop : stop + "\xEF\xBF\xBD";
+      all.push_back(std::move(stop));
+    }
+    return all;
+  }
+
+  Request request(const EngineOptions& options) {
+    Request r;
+    if (!dice_.one_in(5)) r.prompt = dice_.one_of(prefixes_);
+    const std::vector<TokenId> tail = text(dice_.between(r.prompt.empty() ? 1 : 0, 14));
+    r.prompt.insert(r.prompt.end(), tail.begin(), tail.end());
+    if (dice_.one_in(15)) r.prompt = text(context_ - dice_.between(0, 6));
+    if (dice_.one_in(30)) r.prompt.push_back(kPoison);
+    r.prompt.resize(std::min(r.prompt.size(), static_cast<std::size_t>(context_)));
+    r.max_tokens = dice_.between(0, 12);
+    if (r.max_tokens == 0 && dice_.one_in(4)) r.prompt.clear();
+    if (dice_.one_in(3)) r.num_samples = dice_.between(1, std::min(4, options.max_num_reqs));
+    if (dice_.one_in(2)) {
+      r.sampling.temperature = 0.1 * dice_.between(1, 30);
+      r.sampling.seed = static_cast<std::uint64_t>(dice_.between(0, 1000));
+      if (dice_.one_in(3)) r.sampling.top_k = dice_.between(1, 40);
+      if (dice_.one_in(3)) r.sampling.top_p = 0.1 * dice_.between(1, 10);
+      if (dice_.one_in(3)) r.sampling.min_p = 0.05 * dice_.between(0, 4);
+    }
+    if (dice_.one_in(4)) r.sampling.repetition_penalty = 0.5 + 0.1 * dice_.between(1, 10);
+    if (dice_.one_in(4)) r.stop = stops();
+    r.ignore_eos = dice_.one_in(3);
+    if (dice_.one_in(4)) r.logprobs = dice_.between(1, 5);
+    r.score = dice_.one_in(4);
+    if (dice_.one_in(4)) r.cache_salt = dice_.one_in(2) ? "a" : "b";
+    return r;
+  }
+
+  void choose_act(Plan& plan) {
+    plan.act = static_cast<Act>(dice_.between(1, static_cast<int>(Act::kSubmit)));
+    plan.from = static_cast<From>(dice_.between(0, static_cast<int>(From::kOnText)));
+    if (plan.act == Act::kReturnFalse) plan.from = From::kOnToken;
+    if (plan.act == Act::kRaiseFlag) plan.has_flag = true;
+    plan.at_call = dice_.between(1, 8);
+  }
+
+  Dice& dice_;
+  int context_;
+  std::vector<std::vector<TokenId>> prefixes_;
+};
+
+}  // namespace fovea::engine::test

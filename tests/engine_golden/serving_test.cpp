@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen prompts at once through the real model. tests/engine_long has every combination of what
+// is chosen here.
+#include "engine_golden/serving.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace fovea::engine {
+namespace {
+
+using test::alone, test::Case, test::expect_equal, test::f32_options, test::run_cases;
+
+TEST(GoldenServing, OneAtATimeEqualsTheReference) {
+  ASSERT_EQ(alone().cases.size(), 16U);
+  int known = 0;
+  for (std::size_t i = 0; i < 16; ++i) {
+    if (alone().cases[i].golden.empty()) continue;
+    EXPECT_EQ(alone().ran[i].tokens, alone().cases[i].golden) << "prompt " << i;
+    ++known;
+  }
+  EXPECT_EQ(known, 4);
+}
+
+// One test a block size: each process computes once what one at a time gives.
+class GoldenServingIn : public testing::TestWithParam<int> {};
+
+TEST_P(GoldenServingIn, BlocksOfThisSizeGivesTheSameBits) {
+  const std::span<const Case> all = alone().cases;
+  test::expect_equal_with({GetParam(), 512, false}, all);
+  test::expect_equal_with({GetParam(), 13, true}, all);
+  test::expect_equal_with({GetParam(), 1, true}, all.first(14));
+}
+INSTANTIATE_TEST_SUITE_P(Block, GoldenServingIn, testing::Values(1, 7, 16, 64),
+                         testing::PrintToStringParamName());
+
+TEST(GoldenServing, ASecondRunFindsItsPrefixes) {
+  Engine engine(test::model(), f32_options());
+  expect_equal(run_cases(engine, alone().cases, true));
+  const std::int64_t hits = engine.statistics().prefix_hit_tokens;
+  const std::int64_t computed = engine.statistics().prefill_tokens;
+  expect_equal(run_cases(engine, alone().cases, true));
+  EXPECT_GT(engine.statistics().prefix_hit_tokens, hits + 1400);
+  EXPECT_LT(engine.statistics().prefill_tokens - computed, 300);
+}
+
+TEST(GoldenServing, SoFewBlocksThatRequestsArePreempted) {
+  for (const bool prefix_cache : {false, true}) {
+    EngineOptions options = f32_options();
+    options.prefix_cache = prefix_cache;
+    // The longest prompt and its answer fit with little to spare.
+    const Case& longest = alone().cases.back();
+    options.kv_blocks =
+        (std::ssize(longest.prompt) + longest.max_tokens()) / options.block_size + 2;
+    Engine engine(test::model(), options);
+    expect_equal(run_cases(engine, alone().cases, true));
+    const Statistics s = engine.statistics();
+    EXPECT_GT(s.preemptions, 0);
+    EXPECT_GT(s.recomputed_tokens, 0);
+    EXPECT_LE(s.kv_blocks_peak, options.kv_blocks);
+    EXPECT_EQ(s.kv_blocks_used, 0);
+  }
+}
+
+TEST(GoldenServing, DraftsChangeNothing) {
+  Engine engine(test::model(), f32_options());
+  expect_equal(run_cases(engine, alone().cases, true, 5));
+  const Statistics s = engine.statistics();
+  EXPECT_GT(s.drafted_tokens, s.accepted_draft_tokens);
+  EXPECT_GT(s.accepted_draft_tokens, 0);
+}
+
+}  // namespace
+}  // namespace fovea::engine
