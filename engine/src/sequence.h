@@ -34,7 +34,7 @@ struct Sequence {
   std::int64_t num_lost = 0;  // computed tokens that preemption threw away
 
   const Request& wanted() const;
-  std::int64_t num_prompt() const;
+  std::int64_t num_prompt() const { return std::ssize(wanted().prompt); }
   std::int64_t num_generated() const { return std::ssize(tokens) - num_prompt(); }
   // Tokens that are known and not yet computed.
   std::int64_t num_pending() const { return std::ssize(tokens) - cache.num_computed(); }
@@ -66,5 +66,17 @@ struct ActiveRequest {
     return request.max_tokens == 0 ? FinishReason::kLength : FinishReason::kContext;
   }
 };
+
+inline Sequence::Sequence(ActiveRequest& owner, int index, std::vector<TokenId> known,
+                          SequenceCache cached, const Tokenizer& tokenizer)
+    : request(&owner),
+      sample(index),
+      tokens(std::move(known)),
+      cache(std::move(cached)),
+      decoder(tokenizer),
+      stops(owner.request.stop) {}
+
+inline const Request& Sequence::wanted() const { return request->request; }
+inline std::pair<RequestId, int> Sequence::age() const { return {request->id, sample}; }
 
 }  // namespace fovea::engine

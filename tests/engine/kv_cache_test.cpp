@@ -6,24 +6,10 @@
 #include <array>
 #include <set>
 
+#include "cache_fixture.h"
+
 namespace fovea::engine {
 namespace {
-
-AttentionLayer make(const std::string& name, int head_size, int block_size) {
-  LayerSpec spec;
-  spec.name = name;
-  spec.num_heads = 2;
-  spec.head_size = head_size;
-  spec.block_size = {block_size};
-  return make_layer(spec, Registry::builtin(), Device::host(), {});
-}
-
-std::vector<AttentionLayer> layers_of(std::initializer_list<int> head_sizes, int block_size = 4) {
-  std::vector<AttentionLayer> layers;
-  for (const int size : head_sizes)
-    layers.push_back(make(std::to_string(layers.size()), size, block_size));
-  return layers;
-}
 
 constexpr CacheOptions kOptions{
     .num_blocks = 0, .max_num_reqs = 2, .max_batch_tokens = 8, .max_model_len = 10};
@@ -37,7 +23,7 @@ std::vector<RequestBlocks> request_of(KVCache& cache) {
 }
 
 TEST(KVCache, EqualLayersShareAGroup) {
-  const auto layers = layers_of({8, 16, 8});
+  const auto layers = test::tiny_layers({8, 16, 8});
   const KVCache cache(layers, kOptions, {});
   ASSERT_EQ(cache.groups().size(), 2U);
   // Layers, K and V, heads, size, f32.
@@ -48,11 +34,11 @@ TEST(KVCache, EqualLayersShareAGroup) {
 }
 
 TEST(KVCache, HasRoomForTheLongestRequestUnlessToldOtherwise) {
-  EXPECT_EQ(KVCache(layers_of({8}), kOptions, {}).num_blocks(), 3);
-  EXPECT_EQ(KVCache(layers_of({8, 16}), kOptions, {}).num_blocks(), 6);  // in each group
+  EXPECT_EQ(KVCache(test::tiny_layers({8}), kOptions, {}).num_blocks(), 3);
+  EXPECT_EQ(KVCache(test::tiny_layers({8, 16}), kOptions, {}).num_blocks(), 6);  // in each group
   CacheOptions options = kOptions;
   options.num_blocks = 5;
-  const auto layers = layers_of({8});
+  const auto layers = test::tiny_layers({8});
   KVCache cache(layers, options, {});
   EXPECT_EQ(cache.num_blocks(), 5);
   EXPECT_EQ(cache.blocks_for(0), 0);
@@ -62,11 +48,11 @@ TEST(KVCache, HasRoomForTheLongestRequestUnlessToldOtherwise) {
   EXPECT_TRUE(request[0].reserve(20));
   EXPECT_FALSE(request_of(cache)[0].reserve(1));
   EXPECT_EQ(cache.num_used(), 5);
-  EXPECT_EQ(KVCache(layers_of({8, 16}), options, {}).blocks_for(9), 6);
+  EXPECT_EQ(KVCache(test::tiny_layers({8, 16}), options, {}).blocks_for(9), 6);
 }
 
 TEST(KVCache, PlansSlotsInsideTheBlocksOfEachRequest) {
-  const auto layers = layers_of({8, 16, 8});
+  const auto layers = test::tiny_layers({8, 16, 8});
   KVCache cache(layers, kOptions, {});
   std::vector<RequestBlocks> a = request_of(cache), b = request_of(cache);
   for (RequestBlocks& blocks : a) ASSERT_TRUE(blocks.reserve(5));
@@ -96,7 +82,7 @@ TEST(KVCache, PlansSlotsInsideTheBlocksOfEachRequest) {
 }
 
 TEST(KVCache, RefusesABatchBeyondItsBounds) {
-  const auto layers = layers_of({8});
+  const auto layers = test::tiny_layers({8});
   KVCache cache(layers, kOptions, {});
   std::vector<RequestBlocks> a = request_of(cache);
   ASSERT_TRUE(a[0].reserve(4));
@@ -108,7 +94,7 @@ TEST(KVCache, RefusesABatchBeyondItsBounds) {
 }
 
 TEST(KVCache, CopiesInTheGroupThatAsks) {
-  const auto layers = layers_of({8, 16});
+  const auto layers = test::tiny_layers({8, 16});
   KVCache cache(layers, kOptions, {});
   std::vector<RequestBlocks> a = request_of(cache);
   for (RequestBlocks& blocks : a) ASSERT_TRUE(blocks.reserve(8));

@@ -132,13 +132,18 @@ class Planner {
   }
 
  private:
+  TokenId byte() {
+    const TokenId token = dice_.between(0, 255);
+    return token == kPoison ? 0 : token;
+  }
+
   // Repeats itself, so that there is something to draft from.
   std::vector<TokenId> text(int length) {
     std::vector<TokenId> pattern;
-    for (int i = dice_.between(2, 6); i > 0; --i) pattern.push_back(dice_.between(0, 255));
+    for (int i = dice_.between(2, 6); i > 0; --i) pattern.push_back(byte());
     std::vector<TokenId> tokens;
     for (int i = 0; i < length; ++i)
-      tokens.push_back(dice_.one_in(5) ? dice_.between(0, 255)
+      tokens.push_back(dice_.one_in(5) ? byte()
                                        : pattern[static_cast<std::size_t>(i) % pattern.size()]);
     return tokens;
   }

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sequence_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "cache_fixture.h"
+
+namespace fovea::engine {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+Tokens tokens_from(int first, int count) {
+  Tokens tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+// Two groups, blocks of four tokens.
+class SequenceCaches : public testing::Test {
+ protected:
+  explicit SequenceCaches(bool prefix_cache = true)
+      : cache_(test::tiny_layers({8, 16}),
+               {.num_blocks = 24,
+                .max_num_reqs = 2,
+                .max_batch_tokens = 8,
+                .max_model_len = 40,
+                .prefix_cache = prefix_cache},
+               {}) {}
+
+  SequenceCache computed(const Tokens& tokens, std::string_view salt = "") {
+    SequenceCache sequence(cache_, salt);
+    EXPECT_TRUE(sequence.prepare(std::ssize(tokens), copies_));
+    sequence.commit(tokens);
+    return sequence;
+  }
+  std::int64_t hit(const Tokens& tokens, std::string_view salt = "") {
+    return SequenceCache(cache_, salt).look_up(tokens).num_tokens;
+  }
+
+  KVCache cache_;
+  BlockCopies copies_ = BlockCopies(2);
+};
+
+TEST_F(SequenceCaches, HasRoomInEveryGroupOrSaysNo) {
+  SequenceCache sequence(cache_, "");
+  EXPECT_EQ(sequence.missing_blocks(9), 6);
+  EXPECT_TRUE(sequence.prepare(9, copies_));
+  EXPECT_EQ(cache_.num_used(), 6);
+  EXPECT_EQ(sequence.missing_blocks(9), 0);
+  EXPECT_EQ(sequence.missing_blocks(13), 2);
+  EXPECT_EQ(sequence.num_computed(), 0);
+  SequenceCache other(cache_, "");
+  EXPECT_FALSE(other.prepare(40, copies_));  // 20 of 18
+  other.trim();
+  EXPECT_TRUE(other.prepare(36, copies_));
+  EXPECT_EQ(cache_.num_used(), 24);
+  other.clear();
+  sequence.trim();  // nothing has been computed
+  EXPECT_EQ(cache_.num_used(), 0);
+}
+
+TEST_F(SequenceCaches, WholeBlocksAreFoundByTheirTokens) {
+  const SequenceCache first = computed(tokens_from(0, 10));
+  EXPECT_EQ(hit(tokens_from(0, 20)), 8);  // the third block is not whole
+  EXPECT_EQ(hit(tokens_from(0, 9)), 8);
+  EXPECT_EQ(hit(tokens_from(0, 8)), 4);  // one token is left to compute
+  EXPECT_EQ(hit(tokens_from(1, 20)), 0);
+  EXPECT_EQ(hit(tokens_from(0, 20), "salt"), 0);
+  Tokens other = tokens_from(0, 20);
+  other[5] = 99;
+  EXPECT_EQ(hit(other), 4);
+}
+
+TEST_F(SequenceCaches, BlocksAreFoundOnceTheyAreComputed) {
+  const Tokens all = tokens_from(0, 16);
+  SequenceCache sequence(cache_, "");
+  EXPECT_EQ(sequence.look_up(all).num_tokens, 0);
+  ASSERT_TRUE(sequence.prepare(16, copies_));
+  EXPECT_EQ(hit(all), 0);
+  sequence.commit(std::span(all).first(7));
+  EXPECT_EQ(hit(all), 4);
+  EXPECT_EQ(sequence.num_computed(), 7);
+  sequence.commit(all);
+  EXPECT_EQ(hit(tokens_from(0, 17)), 16);
+}
+
+TEST_F(SequenceCaches, AHitIsSharedAndOutlivesItsOwner) {
+  {
+    const SequenceCache first = computed(tokens_from(0, 8));
+    SequenceCache second(cache_, "");
+    const CommonHit found = second.look_up(tokens_from(0, 12));
+    EXPECT_EQ(second.num_free(found), 0);
+    second.adopt(found);
+    EXPECT_EQ(second.num_computed(), 8);
+    EXPECT_EQ(cache_.num_used(), 4);
+    EXPECT_EQ(second.missing_blocks(12), 2);
+  }
+  EXPECT_EQ(cache_.num_used(), 0);
+  SequenceCache third(cache_, "");
+  const CommonHit found = third.look_up(tokens_from(0, 12));
+  EXPECT_EQ(found.num_tokens, 8);
+  EXPECT_EQ(third.num_free(found), 4);  // taking them makes so many fewer free
+  third.adopt(found);
+  EXPECT_EQ(cache_.num_used(), 4);
+  // What comes behind a hit goes on being found.
+  ASSERT_TRUE(third.prepare(12, copies_));
+  third.commit(tokens_from(0, 12));
+  EXPECT_EQ(hit(tokens_from(0, 20)), 12);
+}
+
+TEST_F(SequenceCaches, AForkWritesToBlocksOfItsOwn) {
+  SequenceCache first = computed(tokens_from(0, 6));
+  SequenceCache second = first.fork();
+  EXPECT_EQ(second.num_computed(), 6);
+  EXPECT_EQ(cache_.num_used(), 4);
+  ASSERT_TRUE(second.prepare(7, copies_));  // copies the half block of each group
+  for (std::size_t g = 0; g < 2; ++g) {
+    ASSERT_EQ(copies_[g].size(), 1U);
+    EXPECT_EQ(copies_[g][0].from, first.blocks()[g].blocks()[1]);
+    EXPECT_EQ(copies_[g][0].to, second.blocks()[g].blocks()[1]);
+    EXPECT_EQ(first.blocks()[g].blocks()[0], second.blocks()[g].blocks()[0]);
+  }
+  ASSERT_TRUE(first.prepare(7, copies_));  // which is now its own
+  EXPECT_EQ(copies_[0].size(), 1U);
+  Tokens a = tokens_from(0, 6), b = a;
+  for (const int next : {50, 51}) a.push_back(next);
+  for (const int next : {60, 61}) b.push_back(next);
+  ASSERT_TRUE(first.prepare(8, copies_));
+  ASSERT_TRUE(second.prepare(8, copies_));
+  first.commit(a);
+  second.commit(b);
+  a.push_back(0);
+  b.push_back(0);
+  EXPECT_EQ(hit(a), 8);
+  EXPECT_EQ(hit(b), 8);
+  second.clear();
+  EXPECT_EQ(cache_.num_used(), 4);
+}
+
+TEST_F(SequenceCaches, RolledBackTokensAreNeverFound) {
+  const Tokens known = tokens_from(0, 6);
+  SequenceCache sequence = computed(known);
+  ASSERT_TRUE(sequence.prepare(12, copies_));  // six drafted ones, of which one is right
+  sequence.commit(tokens_from(0, 7));
+  sequence.trim();
+  EXPECT_EQ(cache_.num_used(), 4);
+  EXPECT_EQ(hit(tokens_from(0, 12)), 4);
+  EXPECT_EQ(sequence.num_computed(), 7);
+}
+
+TEST_F(SequenceCaches, NothingIsRememberedWhenNobodyCanFindIt) {
+  {
+    const SequenceCache first = computed(tokens_from(0, 12));
+    const SequenceCache second = first.fork();
+  }
+  EXPECT_GT(cache_.index()->num_keys(), 0);
+  cache_.index()->clear();
+  EXPECT_EQ(cache_.index()->num_keys(), 0);
+}
+
+class WithoutPrefixCache : public SequenceCaches {
+ protected:
+  WithoutPrefixCache() : SequenceCaches(false) {}
+};
+
+TEST_F(WithoutPrefixCache, NothingIsFound) {
+  ASSERT_EQ(cache_.index(), nullptr);
+  const SequenceCache first = computed(tokens_from(0, 12));
+  EXPECT_EQ(hit(tokens_from(0, 12)), 0);
+  SequenceCache second = first.fork();
+  EXPECT_EQ(second.num_computed(), 12);
+}
+
+}  // namespace
+}  // namespace fovea::engine
