@@ -37,7 +37,7 @@ LIBRARIES = {  # beyond the standard and system headers
     "engine": re.compile(r"^(fmt/|dnnl\.hpp$|oneapi/dnnl/|omp\.h$|pcre2\.h$)"),
     "apps": re.compile(r"^(fmt/|CLI/|nlohmann/)"),
     "examples": re.compile(r"^$"),
-    "bench": re.compile(r"^(fmt/|benchmark/|nlohmann/)"),
+    "bench": re.compile(r"^(fmt/|benchmark/|nlohmann/|CLI/|dnnl\.hpp$|omp\.h$|sys/mman\.h$)"),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)

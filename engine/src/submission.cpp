@@ -58,7 +58,7 @@ Support EngineState::check(const Request& request) const {
   if (std::ranges::any_of(request.stop, &std::string::empty))
     reasons.push_back({"stop", "an empty text", "texts of at least one character", "", ""});
   check_prompt(request, max_model_len, vocab_size, reasons);
-  if (!support) return support;
+  if (request.max_tokens < 0 || std::ssize(request.prompt) > max_model_len) return support;
   const std::int64_t tokens_needed = most_cached(request, max_model_len);
   if (const std::int64_t blocks = cache->blocks_for(tokens_needed); blocks > cache->num_blocks())
     reasons.push_back(

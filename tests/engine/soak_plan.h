@@ -70,7 +70,7 @@ inline EngineOptions random_options(Dice& dice) {
   EngineOptions options;
   options.weights = WeightType::kF32;
   options.block_size = dice.one_in(2) ? dice.between(1, 4) : dice.between(1, 16);
-  options.max_batch_tokens = dice.one_in(2) ? dice.between(1, 8) : dice.between(9, 64);
+  options.max_batch_tokens = dice.one_in(2) ? dice.between(1, 6) : dice.between(1, 64);
   options.max_num_reqs = dice.between(1, 12);
   options.prefix_cache = !dice.one_in(3);
   options.threads = dice.between(1, 3);
@@ -102,7 +102,9 @@ struct Plan {
 class Planner {
  public:
   Planner(Dice& dice, const TinyModel& model) : dice_(dice), context_(model.context) {
-    for (int i = 0; i < 4; ++i) prefixes_.push_back(text(dice.between(4, 28)));
+    // Short ones leave a cache that what is generated can fill.
+    if (dice_.one_in(2)) longest_ = dice_.between(2, 12);
+    for (int i = 0; i < 4; ++i) prefixes_.push_back(text(dice.between(2, std::min(longest_, 28))));
   }
 
   std::vector<Plan> plans(int count, const EngineOptions& options) {
@@ -162,9 +164,10 @@ class Planner {
   Request request(const EngineOptions& options) {
     Request r;
     if (!dice_.one_in(5)) r.prompt = dice_.one_of(prefixes_);
-    const std::vector<TokenId> tail = text(dice_.between(r.prompt.empty() ? 1 : 0, 14));
+    const std::vector<TokenId> tail =
+        text(dice_.between(r.prompt.empty() ? 1 : 0, std::min(longest_, 14)));
     r.prompt.insert(r.prompt.end(), tail.begin(), tail.end());
-    if (dice_.one_in(15)) r.prompt = text(context_ - dice_.between(0, 6));
+    if (longest_ > context_ && dice_.one_in(15)) r.prompt = text(context_ - dice_.between(0, 6));
     if (dice_.one_in(30)) r.prompt.push_back(kPoison);
     r.prompt.resize(std::min(r.prompt.size(), static_cast<std::size_t>(context_)));
     r.max_tokens = dice_.between(0, 12);
@@ -196,6 +199,7 @@ class Planner {
 
   Dice& dice_;
   int context_;
+  int longest_ = 1000;  // pieces of prompts
   std::vector<std::vector<TokenId>> prefixes_;
 };
 

@@ -320,7 +320,7 @@ struct Sums {
 
 class Soak : public testing::TestWithParam<int> {
  protected:
-  static constexpr int kRounds = 4, kRequests = 25;
+  static constexpr int kRounds = 10, kRequests = 25;
 
   void run_round(const TinyModel& model, const std::string& path, Dice& dice, Alone& alone) {
     EngineOptions options = test::random_options(dice);
