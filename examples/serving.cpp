@@ -45,6 +45,7 @@ void serve(const std::string& path) {
   const RequestId first = engine.submit(streamed), second = engine.submit(sampled);
   const RequestId unwanted = engine.submit(request_for(engine, "Nobody reads this"));
   engine.cancel(unwanted);
+  engine.take_result(unwanted);  // what nobody takes stays
   // What cannot be served is refused up front, with every reason.
   Request too_long = request_for(engine, "A");
   too_long.max_tokens = 100000;  // more than the cache can hold

@@ -145,15 +145,13 @@ bool Engine::cancel(RequestId id) { return state_->cancel(id); }
 std::optional<Result> Engine::take_result(RequestId id) { return state_->take_result(id); }
 
 Result Engine::generate(Request request) {
-  if (state_->busy) throw ContractError("generate() was called from a callback");
+  state_->refuse_in_callback("generate()");
   const RequestId id = submit(std::move(request));
   std::optional<Result> result;
   try {
     while (!(result = take_result(id))) step();
   } catch (...) {
-    // Nobody else knows of this request.
-    cancel(id);
-    take_result(id);
+    state_->drop(id);  // nobody else knows of this request
     throw;
   }
   if (!result->failure.empty()) throw InputError(result->failure);

@@ -30,18 +30,35 @@ struct EngineState {
   ActiveRequest& find(RequestId id);
   std::optional<Result> take_result(RequestId id);
   bool cancel(RequestId id);
+  // Cancels without callbacks, and forgets.
+  void drop(RequestId id);
   // Ends one sample: its text is completed and its blocks are given back.
   void finish(Sequence& sequence, FinishReason reason);
   void finish_all(ActiveRequest& request, FinishReason reason);
-  void end_cancelled();
-  // Runs a callback. What it throws cancels the request and waits for rethrow().
-  template <class F>
-  void call(ActiveRequest& request, F&& callback);
-  void rethrow();
-  void cancel_later(ActiveRequest& request);
 
   // step.cpp
   bool step();
+
+  // Callbacks may run while one of these lives.
+  class Busy {
+   public:
+    explicit Busy(EngineState& state) : state_(state) { state_.busy = true; }
+    ~Busy() { state_.busy = false; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    EngineState& state_;
+  };
+  // Throws InputError inside of a callback.
+  void refuse_in_callback(const char* function) const;
+  // Runs a callback. What it throws cancels the request and waits for rethrow().
+  template <class F>
+  void call(ActiveRequest& request, F&& callback);
+  void cancel_later(ActiveRequest& request);
+  // Between steps: ends what is to be cancelled, and lets go of what ended requests do not need.
+  void sweep();
+  void rethrow();
 
   EngineOptions options;  // with defaults filled in
   GgufFile file;
@@ -55,9 +72,9 @@ struct EngineState {
   std::optional<Scheduler> scheduler;
   RequestId last_id = 0;
   std::int64_t num_unfinished = 0;  // requests
-  bool busy = false;                // a callback may be running
-  std::vector<RequestId> to_cancel;
-  std::vector<RequestId> polled;      // unfinished ones with a flag to look at
+  bool busy = false;
+  std::vector<RequestId> to_cancel, ended;  // since the last sweep
+  std::vector<RequestId> polled;            // unfinished ones with a flag to look at
   std::exception_ptr callback_error;  // the first
 
   // Of a step.

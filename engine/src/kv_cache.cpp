@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv_cache.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "divide.h"
+
 namespace fovea::engine {
 namespace {
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // The order of the cache that the chosen backend likes best.
 CacheLayout preferred_layout(const AttentionLayer& layer) {
@@ -40,17 +41,21 @@ std::vector<std::vector<std::size_t>> group_layers(std::span<const AttentionLaye
   return sets;
 }
 
+PagedLayout layout_of(std::span<const AttentionLayer> layers, std::span<const std::size_t> members,
+                      std::int64_t num_blocks) {
+  const AttentionLayer& first = layers[members[0]];
+  return make_paged_layout(kv_cache_spec(first.spec()), preferred_layout(first),
+                           static_cast<int>(members.size()), num_blocks);
+}
+
 // Memory is committed only as it is written, so a cache that the machine cannot hold would be given
 // out now and end the process later.
-Buffer make_memory(const PagedLayout& layout) {
+void check_memory(std::int64_t num_blocks, std::int64_t bytes) {
   const std::int64_t machine = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  if (layout.total_bytes > machine)
-    throw ConfigError("kv_blocks",
-                      std::to_string(layout.num_blocks - 1) + " blocks, " +
-                          std::to_string(layout.total_bytes) + " bytes",
-                      "at most " + std::to_string(machine) + " bytes, this machine's memory",
+  if (bytes > machine)
+    throw ConfigError("kv_blocks", fmt::format("{} blocks, {} bytes", num_blocks - 1, bytes),
+                      fmt::format("at most {} bytes, this machine's memory", machine),
                       "fewer kv_blocks or a shorter max_model_len");
-  return Buffer(static_cast<std::size_t>(layout.total_bytes));
 }
 
 Bounds bounds_of(const CacheOptions& options, int table_width) {
@@ -72,10 +77,8 @@ CacheGroup::CacheGroup(std::span<const AttentionLayer> layers, std::vector<std::
                        std::int64_t num_blocks, const CacheOptions& options, const Context& context)
     : members_(std::move(members)),
       backend_(layers[members_[0]].backend().name()),
-      layout_(make_paged_layout(kv_cache_spec(layers[members_[0]].spec()),
-                                preferred_layout(layers[members_[0]]),
-                                static_cast<int>(members_.size()), num_blocks)),
-      memory_(make_memory(layout_)),
+      layout_(layout_of(layers, members_, num_blocks)),
+      memory_(static_cast<std::size_t>(layout_.total_bytes)),
       table_(options.max_num_reqs, table_width(layers[members_[0]], options),
              layout_.spec.block_size, layers[members_[0]].spec().kernel_block_size),
       slots_(static_cast<std::size_t>(options.max_batch_tokens)),
@@ -125,6 +128,11 @@ KVCache::KVCache(std::span<const AttentionLayer> layers, const CacheOptions& opt
     for (const std::vector<std::size_t>& set : sets)
       num_blocks += divide_up(options.max_model_len, layers[set[0]].spec().block_size.tokens);
   ++num_blocks;  // the null block
+  std::int64_t bytes = 0;
+  for (const std::vector<std::size_t>& set : sets) {
+    bytes += layout_of(layers, set, num_blocks).total_bytes;
+    check_memory(num_blocks, bytes);
+  }
   for (std::vector<std::size_t>& set : sets)
     groups_.emplace_back(layers, std::move(set), num_blocks, options, context);
   pool_ = std::make_unique<BlockPool>(BlockPoolOptions{.num_blocks = num_blocks});

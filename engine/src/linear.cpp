@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "divide.h"
 #include "fovea/base/buffer.h"
 #include "fovea/base/error.h"
 #include "product.h"
@@ -29,14 +30,14 @@ constexpr std::int64_t kSharedRowsPerWorker = 32;
 constexpr std::int64_t kMaxTileRows = 128;
 constexpr std::size_t kMaxProducts = 512;
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // Batches come in all sizes, and compiling a product takes about as long as a step: they are
-// compiled for these numbers of rows only, and rows of padding make up for the difference.
+// compiled for some numbers of rows only, and rows of padding make up for the difference. Fewer
+// where the workers share the columns, because each shape is then several products.
 std::int64_t compiled_rows(std::int64_t rows) {
-  const std::int64_t unit = rows <= 4 ? 1 : rows <= 16 ? 4 : rows <= 64 ? 8 : 16;
+  const std::int64_t unit = rows <= 4 ? 1 : rows <= 16 ? 4 : 8;
   return divide_up(rows, unit) * unit;
 }
+std::int64_t compiled_height(std::int64_t rows) { return divide_up(rows, 4) * 4; }
 
 // Rows [begin, end) of the sources, stacked.
 void read_rows(std::span<const MatrixSource> sources, std::int64_t begin, std::int64_t end,
@@ -247,9 +248,9 @@ void Linear::State::share_columns(const std::byte* x, std::int64_t rows, float* 
 void Linear::State::share_rows(const std::byte* x, std::int64_t rows, float* y) {
   const std::int64_t workers = context->executor().num_workers();
   const std::int64_t wanted = divide_up(divide_up(rows, kMaxTileRows), workers) * workers;
-  const std::int64_t height = compiled_rows(divide_up(rows, wanted));
+  const std::int64_t height = compiled_height(divide_up(rows, wanted));
   const std::int64_t tiles = divide_up(rows, height), last_row = (tiles - 1) * height;
-  const std::int64_t last_height = rows - last_row, padded = compiled_rows(last_height);
+  const std::int64_t last_height = rows - last_row, padded = compiled_height(last_height);
   Product& full = products().get({height, in, out}, weights.get_desc());
   Product& last = products().get({padded, in, out}, weights.get_desc());
   const std::byte* const last_x =

@@ -4,16 +4,33 @@
 #include <algorithm>
 
 namespace fovea::engine {
+namespace {
+
+void insert(std::vector<Sequence*>& oldest_first, Sequence& sequence) {
+  const auto age = [](const Sequence* s) { return s->age(); };
+  oldest_first.insert(std::ranges::upper_bound(oldest_first, sequence.age(), {}, age), &sequence);
+}
+
+}  // namespace
 
 Scheduler::Scheduler(KVCache& cache, const SchedulerLimits& limits)
     : cache_(&cache), limits_(limits) {}
 
-void Scheduler::run(Sequence& sequence) {
-  running_.insert(std::ranges::upper_bound(running_, &sequence, Older()), &sequence);
+void Scheduler::add(Sequence& sequence) {
+  const std::size_t size = waiting_.size() + running_.size() + 1;
+  for (std::vector<Sequence*>* list : {&waiting_, &running_})
+    if (list->capacity() < size) list->reserve(2 * size);
+  insert(waiting_, sequence);
+}
+
+void Scheduler::add_fork(Sequence& sequence) {
+  add(sequence);
+  std::erase(waiting_, &sequence);
+  insert(running_, sequence);
 }
 
 void Scheduler::remove(Sequence& sequence) {
-  waiting_.erase(&sequence);
+  std::erase(waiting_, &sequence);
   std::erase(running_, &sequence);
   sequence.cache.clear();
 }
@@ -22,32 +39,39 @@ void Scheduler::preempt(Sequence& sequence) {
   ++counts_.preemptions;
   sequence.num_lost = sequence.cache.num_computed();
   remove(sequence);
-  waiting_.insert(&sequence);
+  insert(waiting_, sequence);
 }
 
 void Scheduler::preempt_all() {
   while (!running_.empty()) preempt(*running_.back());
 }
 
-bool Scheduler::admit(Sequence& sequence) {
-  std::int64_t slots = 1 + sequence.request->num_unborn();
-  std::int64_t promised = 0;  // blocks
-  for (const Sequence* other : running_) {
-    slots += 1 + other->request->num_unborn();
-    promised += other->cache.missing_blocks(std::ssize(other->tokens) + 1);
-  }
-  if (slots > limits_.max_num_reqs) return false;
-  std::span<const TokenId> tokens = sequence.tokens;
-  const std::int64_t length = std::ssize(tokens);
-  // A score needs the logits of every token of the prompt that has none yet.
+// That it does not have and needs for its known tokens and the one behind them, and those that its
+// samples copy when the prompt ends.
+std::int64_t Scheduler::blocks_soon(const Sequence& sequence) const {
+  const std::int64_t length = std::ssize(sequence.tokens);
+  const std::int64_t soon = std::min(length + 1, sequence.request->most_cached);
+  return sequence.cache.missing_blocks(std::max(length, soon)) +
+         sequence.request->num_unborn() * std::ssize(cache_->groups());
+}
+
+bool Scheduler::try_admit(Sequence& sequence) {
   const ActiveRequest& request = *sequence.request;
+  std::int64_t places = 1 + request.num_unborn(), promised = 0;
+  for (const Sequence* other : running_) {
+    places += 1 + other->request->num_unborn();
+    promised += blocks_soon(*other);
+  }
+  if (places > limits_.max_num_reqs) return false;
+  std::span<const TokenId> tokens = sequence.tokens;
+  // A score needs the logits of every token of the prompt that has none yet.
   if (request.scores()) tokens = tokens.first(static_cast<std::size_t>(request.num_scored + 1));
   const CommonHit hit = sequence.cache.look_up(tokens);
-  const std::int64_t needed = sequence.cache.missing_blocks(length) -
-                              cache_->blocks_for(hit.num_tokens) + sequence.cache.num_free(hit);
+  const std::int64_t needed =
+      blocks_soon(sequence) - cache_->blocks_for(hit.num_tokens) + sequence.cache.num_free(hit);
   if (!running_.empty() && needed + promised > cache_->pool().num_free()) return false;
   counts_.prefix_hit_tokens += hit.num_tokens;
-  counts_.prefix_looked_up_tokens += cache_->index() != nullptr ? length : 0;
+  counts_.prefix_looked_up_tokens += cache_->index() != nullptr ? std::ssize(tokens) : 0;
   counts_.recomputed_tokens += std::max<std::int64_t>(0, sequence.num_lost - hit.num_tokens);
   sequence.num_lost = 0;
   sequence.cache.adopt(hit);
@@ -56,28 +80,33 @@ bool Scheduler::admit(Sequence& sequence) {
 
 void Scheduler::admit() {
   while (!waiting_.empty()) {
-    Sequence* const first = *waiting_.begin();
-    if (!admit(*first)) return;
+    Sequence& first = *waiting_.front();
+    if (!try_admit(first)) return;
     waiting_.erase(waiting_.begin());
-    run(*first);
+    insert(running_, first);
   }
 }
 
 // Known tokens of each running sequence that the budget is for.
 std::vector<std::int64_t> Scheduler::allot() const {
   std::vector<std::int64_t> tokens(running_.size());
-  std::vector<std::size_t> prompts;
+  if (running_.empty()) return tokens;
+  const auto quarter = [](std::int64_t x) { return x > 1 ? std::max<std::int64_t>(1, x / 4) : 0; };
   std::int64_t left = limits_.max_batch_tokens;
+  std::int64_t kept = 0;  // for the oldest
+  if (const std::int64_t pending = running_[0]->num_pending(); pending > 1)
+    kept = std::min(pending, std::max<std::int64_t>(1, quarter(left)));
+  std::vector<std::size_t> prompts;
   for (std::size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->num_pending() > 1)
       prompts.push_back(i);
     else
-      left -= tokens[i] = std::min<std::int64_t>(1, left);
+      left -= tokens[i] = std::min<std::int64_t>(1, left - kept);
   }
   if (prompts.empty()) return tokens;
   std::int64_t younger = 0;
   for (const std::size_t i : std::span(prompts).subspan(1)) younger += running_[i]->num_pending();
-  const std::int64_t oldest = left - std::min(left / 4, younger);
+  const std::int64_t oldest = left - std::min(quarter(left), younger);
   left -= tokens[prompts[0]] = std::min(oldest, running_[prompts[0]]->num_pending());
   std::ranges::stable_sort(prompts.begin() + 1, prompts.end(), std::ranges::less(),
                            [&](std::size_t i) { return running_[i]->num_pending(); });
@@ -102,6 +131,7 @@ void Scheduler::draft(BlockCopies& copies) {
   for (StepPart& part : parts_) {
     Sequence& s = *part.sequence;
     const Request& wanted = s.wanted();
+    // Before the prompt ends there is no token of its own to prolong, and its samples may fork.
     if (wanted.draft_lookup == 0 || s.num_pending() > 1 || s.num_generated() == 0) continue;
     // The last token that the step may generate has no room to be computed.
     const std::int64_t most = std::min({std::int64_t{wanted.draft_lookup}, left,

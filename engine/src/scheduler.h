@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which tokens of which requests a step computes, and finds them room in the cache.
 //
-// First come, first served: a sequence that came before another is never held up by it, so the
-// oldest always moves on, and whatever the pool's size nothing waits for ever.
-//   * Each running sequence with one token to compute gets it, the oldest first. What is left of
-//     the budget is for prompts: three quarters at least for the oldest of them, the rest for those
-//     that are closest to their end. So a short prompt does not wait for a long one's end, and a
-//     long one is not held up by short ones.
+// First come, first served: the oldest sequence moves on in every step, so whatever the sizes of
+// the budget and the pool nothing waits for ever.
+//   * Each running sequence with one token to compute gets it, the oldest first, but for a quarter
+//     of the budget that is kept for the oldest sequence if that is a prompt. What is left is for
+//     prompts: three quarters for the oldest of them, the rest for those that are closest to their
+//     end. So a short prompt does not wait for a long one's end, and slows it down by a quarter.
 //   * A sequence begins when the blocks for all its tokens are free, beyond those that the running
 //     ones are about to need. Nothing overtakes the first in the queue.
 //   * When a sequence needs a block and there is none, the youngest one gives all its blocks back
@@ -15,7 +15,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -42,12 +41,12 @@ class Scheduler {
   Scheduler(KVCache& cache, const SchedulerLimits& limits);
 
   // A new sequence, without blocks.
-  void add(Sequence& sequence) { waiting_.insert(&sequence); }
+  void add(Sequence& sequence);
   // One that has been forked from a running one: it runs at once.
-  void add_fork(Sequence& sequence) { run(sequence); }
+  void add_fork(Sequence& sequence);
   // Takes it out, with its blocks.
   void remove(Sequence& sequence);
-  // Everything that runs gives its blocks back and waits again.
+  // Everything that runs gives its blocks back and waits again. Allocates nothing.
   void preempt_all();
 
   // The parts of the next step, oldest first; valid until the next call. None: nothing to do.
@@ -58,27 +57,25 @@ class Scheduler {
 
   struct Counts {
     std::int64_t preemptions = 0, recomputed_tokens = 0;
+    // Sequences that begin again after they were preempted count once more.
     std::int64_t prefix_hit_tokens = 0, prefix_looked_up_tokens = 0;
     std::int64_t drafted_tokens = 0;
   };
   const Counts& counts() const { return counts_; }
 
  private:
-  struct Older {
-    bool operator()(const Sequence* a, const Sequence* b) const { return a->age() < b->age(); }
-  };
-  void run(Sequence& sequence);
   void preempt(Sequence& sequence);
+  std::int64_t blocks_soon(const Sequence& sequence) const;
   void admit();
-  bool admit(Sequence& sequence);
+  bool try_admit(Sequence& sequence);
   std::vector<std::int64_t> allot() const;
   bool make_room(Sequence& sequence, std::int64_t num_tokens, BlockCopies& copies);
   void draft(BlockCopies& copies);
 
   KVCache* cache_;
   SchedulerLimits limits_;
-  std::set<Sequence*, Older> waiting_;
-  std::vector<Sequence*> running_;  // oldest first
+  // Oldest first; each has room for all sequences, so that moving one never allocates.
+  std::vector<Sequence*> waiting_, running_;
   std::vector<StepPart> parts_;
   Counts counts_;
 };

@@ -53,9 +53,10 @@ struct ActiveRequest {
   Result result = {};
   std::vector<std::unique_ptr<Sequence>> sequences = {};  // by sample; the first until it forks
   int num_unfinished = 0;                                 // samples
-  std::int64_t num_scored = 0;  // leading rows of the prompt that are in the sum
-  bool generates = false;       // there is more to do than to score
-  bool cancelled = false;       // to be ended as soon as no step runs
+  std::int64_t num_scored = 0;   // leading rows of the prompt that are in the sum
+  bool generates = false;        // there is more to do than to score
+  std::int64_t most_cached = 0;  // tokens of one sample that can be in the cache at once
+  bool cancelled = false;        // to be ended as soon as no step runs
   Clock::time_point submitted = Clock::now();
 
   // Samples that do not exist yet, because the prompt has not been computed.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "divide.h"
+
 namespace fovea::engine {
 
 SequenceCache::SequenceCache(KVCache& cache, std::string_view salt)
@@ -28,13 +30,9 @@ SequenceCache::~SequenceCache() {
 
 std::int64_t SequenceCache::missing_blocks(std::int64_t num_tokens) const {
   std::int64_t missing = 0;
-  for (const RequestBlocks& blocks : blocks_) {
-    const std::int64_t block_size =
-        cache_->groups()[static_cast<std::size_t>(&blocks - blocks_.data())]
-            .spec()
-            .block_size.tokens;
-    const std::int64_t wanted = (num_tokens + block_size - 1) / block_size;
-    missing += std::max<std::int64_t>(0, wanted - std::ssize(blocks.blocks()));
+  for (std::size_t g = 0; g < blocks_.size(); ++g) {
+    const std::int64_t wanted = divide_up(num_tokens, cache_->groups()[g].spec().block_size.tokens);
+    missing += std::max<std::int64_t>(0, wanted - std::ssize(blocks_[g].blocks()));
   }
   return missing;
 }
@@ -44,10 +42,11 @@ void SequenceCache::extend_keys(std::size_t group, std::span<const TokenId> toke
   std::vector<PrefixKey>& keys = keys_[group];
   const auto block_size =
       static_cast<std::size_t>(cache_->groups()[group].spec().block_size.tokens);
+  // Room first: a key that nobody remembers would stay for ever.
+  if (keys.capacity() < num_blocks) keys.reserve(std::max(num_blocks, 2 * keys.capacity()));
   while (keys.size() < num_blocks) {
     const PrefixKey parent = keys.empty() ? root_ : keys.back();
     const auto content = tokens.subspan(keys.size() * block_size, block_size);
-    keys.reserve(keys.size() + 1);  // a key that nobody remembers would stay for ever
     keys.push_back(cache_->index()->extend(parent, content));
   }
 }

@@ -17,7 +17,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 // A row of logits and what was found in it, before anything is decided.
-struct Row {
+struct LogitRow {
   std::size_t part = 0;
   int index = 0;               // in the batch
   std::int64_t position = 0;   // of the sequence, drafts counted
@@ -35,12 +35,14 @@ class Step {
  private:
   void forward();
   void find_rows();
-  std::span<float> read(std::span<const Row> rows);
-  void examine(Row& row, std::span<const float> logits, int worker);
+  std::span<float> read(std::span<const LogitRow> rows);
+  void examine(LogitRow& row, std::span<const float> logits, int worker);
   TokenId choose(const Sequence& sequence, std::span<const TokenId> history,
                  std::span<const float> logits, int worker);
-  void use(const Row& row, std::span<const float> logits);
-  void score(ActiveRequest& request, const Row& row);
+  // Decides, in order: use() what a row is for, take() what becomes of a drawn token, accept() adds
+  // one that is listed.
+  void use(const LogitRow& row, std::span<const float> logits);
+  void score(ActiveRequest& request, const LogitRow& row);
   void fork(Sequence& first);
   void take(Sequence& sequence, TokenId token, const TopLogprobs& top,
             std::span<const float> logits);
@@ -59,7 +61,7 @@ class Step {
   EngineState& s_;
   std::span<const StepPart> parts_;
   std::vector<Walk> walks_ = {};
-  std::vector<Row> rows_ = {};
+  std::vector<LogitRow> rows_ = {};
 };
 
 void Step::forward() {
@@ -79,7 +81,7 @@ void Step::forward() {
     lengths.push_back({static_cast<int>(end - begin), static_cast<int>(end)});
     cached.push_back({q.cache.blocks(), begin, end});
     walks_.push_back({.num_known = std::ssize(q.tokens),
-                      .decodes = q.num_generated() > 0 && part.num_tokens == 1});
+                      .decodes = q.num_generated() > 0 && q.num_pending() == 1});
   }
   s_.cache->copy(s_.copies);
   for (const std::vector<BlockCopy>& group : s_.copies)
@@ -105,9 +107,9 @@ void Step::find_rows() {
   }
 }
 
-std::span<float> Step::read(std::span<const Row> rows) {
+std::span<float> Step::read(std::span<const LogitRow> rows) {
   std::vector<int> indices;
-  for (const Row& row : rows) indices.push_back(row.index);
+  for (const LogitRow& row : rows) indices.push_back(row.index);
   const std::size_t size = rows.size() * static_cast<std::size_t>(s_.model->vocab_size());
   const std::span out(reinterpret_cast<float*>(s_.logits.data()), size);
   s_.model->logits(indices, out);
@@ -125,7 +127,7 @@ TokenId Step::choose(const Sequence& sequence, std::span<const TokenId> history,
                          {static_cast<std::uint64_t>(sequence.sample), step});
 }
 
-void Step::examine(Row& row, std::span<const float> logits, int worker) {
+void Step::examine(LogitRow& row, std::span<const float> logits, int worker) {
   const StepPart& part = parts_[row.part];
   const Sequence& sequence = *part.sequence;
   const std::int64_t num_drafted = row.position + 1 - walks_[row.part].num_known;
@@ -153,7 +155,7 @@ void Step::examine(Row& row, std::span<const float> logits, int worker) {
   }
 }
 
-void Step::score(ActiveRequest& request, const Row& row) {
+void Step::score(ActiveRequest& request, const LogitRow& row) {
   *request.result.prompt_logprob_sum += row.log_probability;
   request.num_scored = row.position + 1;
   if (!request.scores() && !request.generates)
@@ -171,14 +173,15 @@ void Step::fork(Sequence& first) {
   }
 }
 
-void Step::use(const Row& row, std::span<const float> logits) {
+void Step::use(const LogitRow& row, std::span<const float> logits) {
   Sequence& sequence = *parts_[row.part].sequence;
   ActiveRequest& request = *sequence.request;
   Walk& walk = walks_[row.part];
   if (sequence.finished || request.cancelled || !walk.open) return;
   const std::int64_t num_drafted = row.position + 1 - walk.num_known;
   if (!row.failure.empty()) {
-    request.result.failure = row.failure;
+    std::vector<Reason>& failure = request.result.failure;
+    failure.insert(failure.end(), row.failure.begin(), row.failure.end());
     if (request.num_unborn() > 0 || num_drafted < 0)
       return s_.finish_all(request, FinishReason::kFailed);
     return s_.finish(sequence, FinishReason::kFailed);
@@ -215,6 +218,7 @@ void Step::take(Sequence& sequence, TokenId token, const TopLogprobs& top,
   if (step > 0) ++s_.statistics.decode_tokens;
   if (request.request.on_logits)
     s_.call(request, [&] { request.request.on_logits(sequence.sample, step, logits); });
+  if (request.cancelled) return;
   if (!request.request.ignore_eos && s_.tokenizer.is_end(token))
     s_.finish(sequence, FinishReason::kStop);
   else
@@ -280,7 +284,7 @@ void Step::run() {
   const auto vocab_size = static_cast<std::size_t>(s_.model->vocab_size());
   for (std::size_t first = 0; first < rows_.size(); first += EngineState::kLogitRows) {
     const std::size_t size = std::min<std::size_t>(EngineState::kLogitRows, rows_.size() - first);
-    const std::span<Row> some = std::span(rows_).subspan(first, size);
+    const std::span<LogitRow> some = std::span(rows_).subspan(first, size);
     const std::span<const float> logits = read(some);
     const auto row_of = [&](std::size_t i) { return logits.subspan(i * vocab_size, vocab_size); };
     parallel_for(*s_.pool, static_cast<int>(size), [&](int item, int worker) {
@@ -296,23 +300,23 @@ void Step::run() {
 }  // namespace
 
 bool EngineState::step() {
-  if (busy) throw ContractError("step() was called from a callback");
+  refuse_in_callback("step()");
   for (const RequestId id : polled)
     if (ActiveRequest& request = find(id); request.request.cancel->load()) cancel_later(request);
-  end_cancelled();
+  sweep();
   if (num_unfinished > 0) {
-    busy = true;
     try {
+      const Busy guard(*this);
       const std::span<const StepPart> parts = scheduler->schedule(copies);
       if (parts.empty()) throw ContractError("the scheduler found nothing to do");
       Step(*this, parts).run();
     } catch (...) {
-      // Blocks may hold anything: what runs is computed again.
+      // Blocks may hold anything: what runs is computed again. This error goes before a callback's.
       scheduler->preempt_all();
-      busy = false;
+      callback_error = nullptr;
       throw;
     }
-    end_cancelled();
+    sweep();
   }
   rethrow();
   return num_unfinished > 0;

@@ -55,8 +55,12 @@ Support EngineState::check(const Request& request) const {
   need("draft_lookup", request.draft_lookup, 0, kMaxDraft);
   const Support sampling = engine::check(request.sampling);
   reasons.insert(reasons.end(), sampling.reasons.begin(), sampling.reasons.end());
-  if (std::ranges::any_of(request.stop, &std::string::empty))
-    reasons.push_back({"stop", "an empty text", "texts of at least one character", "", ""});
+  for (const std::string& stop : request.stop) {
+    if (stop.empty())
+      reasons.push_back({"stop", "an empty text", "texts of at least one character", "", ""});
+    if (to_valid_utf8(stop) != stop)  // it could end a text inside of a character
+      reasons.push_back({"stop", to_valid_utf8(stop), "valid UTF-8", "", ""});
+  }
   check_prompt(request, max_model_len, vocab_size, reasons);
   if (request.max_tokens < 0 || std::ssize(request.prompt) > max_model_len) return support;
   const std::int64_t tokens_needed = most_cached(request, max_model_len);
@@ -79,9 +83,10 @@ RequestId EngineState::submit(Request request) {
     active.sequences.push_back(
         std::make_unique<Sequence>(active, 0, active.request.prompt,
                                    SequenceCache(*cache, active.request.cache_salt), tokenizer));
-    if (active.request.cancel != nullptr) polled.reserve(polled.size() + 1);
+    if (active.request.cancel != nullptr) polled.push_back(id);
     scheduler->add(*active.sequences[0]);
   } catch (...) {
+    std::erase(polled, id);
     requests.erase(id);
     throw;
   }
@@ -90,8 +95,11 @@ RequestId EngineState::submit(Request request) {
   const Request& wanted = active.request;
   active.num_unfinished = wanted.num_samples;
   active.generates = wanted.max_tokens > 0 && std::ssize(wanted.prompt) < max_model_len;
-  if (wanted.cancel != nullptr) polled.push_back(id);
-  if (!active.generates && !active.scores()) finish_all(active, active.reason_without_tokens());
+  active.most_cached = most_cached(wanted, max_model_len);
+  if (!active.generates && !active.scores()) {
+    finish_all(active, active.reason_without_tokens());
+    if (!busy) sweep();
+  }
   return id;
 }
 
@@ -103,12 +111,16 @@ ActiveRequest& EngineState::find(RequestId id) {
 }
 
 std::optional<Result> EngineState::take_result(RequestId id) {
-  if (busy) throw ContractError("take_result() was called from a callback");
+  refuse_in_callback("take_result()");
   ActiveRequest& request = find(id);
   if (request.num_unfinished > 0) return std::nullopt;
   Result result = std::move(request.result);
   requests.erase(id);
   return result;
+}
+
+void EngineState::refuse_in_callback(const char* function) const {
+  if (busy) throw InputError(function, "a call from a callback", "submit() or cancel() there");
 }
 
 void EngineState::cancel_later(ActiveRequest& request) {
@@ -121,19 +133,32 @@ bool EngineState::cancel(RequestId id) {
   if (request.num_unfinished == 0) return false;
   cancel_later(request);
   if (busy) return true;  // its sequences are in use
-  end_cancelled();
+  sweep();
   rethrow();
   return true;
 }
 
-void EngineState::end_cancelled() {
-  busy = true;
-  while (!to_cancel.empty()) {
-    ActiveRequest& request = find(to_cancel.back());
-    to_cancel.pop_back();
+void EngineState::drop(RequestId id) {
+  ActiveRequest& request = find(id);
+  request.request.on_text = nullptr;
+  {
+    const Busy guard(*this);
     finish_all(request, FinishReason::kCancelled);
   }
-  busy = false;
+  requests.erase(id);
+}
+
+void EngineState::sweep() {
+  const Busy guard(*this);
+  while (!to_cancel.empty()) {
+    const auto found = requests.find(to_cancel.back());
+    to_cancel.pop_back();
+    if (found != requests.end()) finish_all(found->second, FinishReason::kCancelled);
+  }
+  for (; !ended.empty(); ended.pop_back()) {
+    const auto found = requests.find(ended.back());
+    if (found != requests.end()) found->second.sequences.clear();
+  }
 }
 
 void EngineState::rethrow() {
@@ -150,13 +175,16 @@ void EngineState::finish(Sequence& sequence, FinishReason reason) {
   StopMatcher::Out rest = sequence.stops.push(sequence.decoder.finish());
   rest.text += sequence.stops.finish();
   sample.text += rest.text;
-  sample.finish_reason = rest.stopped ? FinishReason::kStop : reason;
+  const bool may_stop = reason == FinishReason::kLength || reason == FinishReason::kContext;
+  sample.finish_reason = rest.stopped && may_stop ? FinishReason::kStop : reason;
+  if (--request.num_unfinished == 0) {
+    --num_unfinished;
+    ++statistics.finished_requests;
+    std::erase(polled, request.id);
+    ended.push_back(request.id);
+  }
   if (!rest.text.empty() && request.request.on_text)
     call(request, [&] { request.request.on_text(sequence.sample, rest.text); });
-  if (--request.num_unfinished > 0) return;
-  --num_unfinished;
-  ++statistics.finished_requests;
-  std::erase(polled, request.id);
 }
 
 void EngineState::finish_all(ActiveRequest& request, FinishReason reason) {

@@ -33,12 +33,13 @@ TEST(Engine, RefusesWrongOptionsAllAtOnce) {
   options.threads = -1;
   options.max_batch_tokens = 0;
   options.kv_blocks = -5;
+  options.max_num_reqs = 0;
   options.max_model_len = -1;
   try {
     Engine engine("/no/such/file", options);
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
-    ASSERT_EQ(error.reasons().size(), 5U);
+    ASSERT_EQ(error.reasons().size(), 6U);
     EXPECT_EQ(error.reasons()[0].field, "block_size");
     EXPECT_EQ(error.reasons()[1].wanted, "-5");
   }
@@ -126,6 +127,7 @@ TEST(FinishReason, HasTheProgramsWords) {
   EXPECT_EQ(name_of(FinishReason::kLength), "length");
   EXPECT_EQ(name_of(FinishReason::kContext), "context");
   EXPECT_EQ(name_of(FinishReason::kCancelled), "cancelled");
+  EXPECT_EQ(name_of(FinishReason::kFailed), "failed");
 }
 
 }  // namespace

@@ -128,6 +128,31 @@ TEST(Linear, CompilesNothingOnceTheNumbersOfRowsRepeat) {
   EXPECT_EQ(context.num_compiled(), compiled);
 }
 
+TEST(Linear, PadsToNumbersOfRowsThatAreCompiled) {
+  ThreadPool pool(2);
+  LinearContext context(pool, DType::kF32);
+  const auto w = random_values(64 * 192, 1), x = random_values(200 * 64, 2);
+  const Linear linear(context, std::vector{source_of(w, 64)});
+  const auto run = [&](std::int64_t rows) {
+    std::vector<float> y(static_cast<std::size_t>(rows) * 192);
+    linear.forward(TensorView(const_cast<float*>(x.data()), DType::kF32, {rows, 64}),
+                   TensorView(y.data(), DType::kF32, {rows, 192}));
+    return y;
+  };
+  const std::vector<float> all = run(200);
+  run(17);
+  const std::int64_t compiled = context.num_compiled();
+  for (std::int64_t rows = 18; rows <= 24; ++rows) run(rows);
+  EXPECT_EQ(context.num_compiled(), compiled);
+  // Whatever pads them, the first rows are the same; to the bit where oneDNN's product is.
+  const double tolerance = Device::host().cpu_level >= CpuLevel::kAvx512 ? 0 : 1e-5;
+  for (std::int64_t rows = 1; rows < 200; ++rows) {
+    const std::vector<float> some = run(rows);
+    for (std::size_t i = 0; i < some.size(); ++i)
+      ASSERT_NEAR(some[i], all[i], tolerance) << rows << " rows, element " << i;
+  }
+}
+
 TEST(Linear, NeverOpensATeamOfThreads) {
   const auto num_threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});

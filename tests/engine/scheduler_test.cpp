@@ -35,6 +35,7 @@ class Scheduling : public testing::Test {
     request.draft_lookup = draft_lookup;
     ActiveRequest& active =
         requests_.emplace_back(static_cast<RequestId>(requests_.size() + 1), request);
+    active.most_cached = prompt + max_tokens - 1;
     active.sequences.push_back(std::make_unique<Sequence>(active, 0, request.prompt,
                                                           SequenceCache(*cache_, ""), tokenizer_));
     scheduler_->add(*active.sequences[0]);
@@ -101,6 +102,40 @@ TEST_F(Scheduling, TheOldestPromptIsNeverHeldUp) {
   EXPECT_LE(steps, 10);  // 12 of 16 tokens a step
 }
 
+// However many younger ones have a token to compute in every step.
+TEST_F(Scheduling, TheOldestPromptMovesOnAmongDecodes) {
+  for (const int budget : {1, 2, 4, 16}) {
+    requests_.clear();
+    make(1000, 50, budget);
+    Sequence& oldest = add(30);
+    int steps = 0;
+    for (; oldest.num_pending() > 1 && steps < 100; ++steps) {
+      add(1);
+      step();
+    }
+    EXPECT_LE(steps, 30 / std::max(1, budget / 4) + 1) << budget;
+    scheduler_->preempt_all();
+  }
+}
+
+TEST_F(Scheduling, SmallBudgetsAreSharedToo) {
+  make(1000, 8, 2);
+  add(50);
+  step();
+  Sequence& second = add(4);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(step(), (Parts{{1, 1}, {2, 1}}));
+  EXPECT_EQ(second.num_generated(), 1);
+}
+
+TEST_F(Scheduling, APromptWithoutRoomForItsNextTokenWaits) {
+  make(5, 8, 64);
+  add(10);
+  step();  // three blocks
+  add(8);  // fills two, and would be preempted at once
+  EXPECT_EQ(step(), (Parts{{1, 1}}));
+  EXPECT_EQ(scheduler_->counts().preemptions, 0);
+}
+
 TEST_F(Scheduling, WhatIsLeftOverOfASmallBudgetIsNotLost) {
   make(100, 8, 8);
   add(3);
@@ -162,7 +197,7 @@ TEST_F(Scheduling, TheYoungestGivesItsBlocksBack) {
 TEST_F(Scheduling, EverySequenceEndsHoweverSmallThePool) {
   make(4, 8, 6);
   for (int i = 0; i < 12; ++i) add(1 + i % 5);
-  for (int steps = 0; scheduler_->counts().preemptions >= 0 && steps < 2000; ++steps) {
+  for (int steps = 0; steps < 2000; ++steps) {
     const Parts parts = step();
     if (parts.empty()) break;
     for (ActiveRequest& r : requests_) {

@@ -53,8 +53,14 @@ inline TinyModel random_model(Dice& dice) {
   model.own_output = dice.one_in(2);
   model.seed = static_cast<unsigned>(dice.between(1, 1 << 30));
   model.fill();
+  // The less a layer adds, the more the next token is a function of the last one: such models
+  // repeat themselves, so that drafts are right now and then.
+  const float share = dice.one_in(4) ? 1 : 0.2F;
+  for (auto& [name, values] : model.tensors)
+    if (name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight"))
+      for (float& value : values) value *= share;
   if (!model.own_output) return model;  // says its last token again and again
-  // Takes turns between two neighbours, so that drafts are right now and then.
+  // Takes turns between two neighbours.
   const auto width = static_cast<std::size_t>(model.width);
   std::vector<float>& embedding = model.tensors["token_embd.weight"];
   std::vector<float>& output = model.tensors["output.weight"];
@@ -66,13 +72,13 @@ inline TinyModel random_model(Dice& dice) {
 }
 
 // Without kv_blocks, which depend on the requests.
-inline EngineOptions random_options(Dice& dice) {
+inline EngineOptions random_options(Dice& dice, bool prefix_cache) {
   EngineOptions options;
   options.weights = WeightType::kF32;
   options.block_size = dice.one_in(2) ? dice.between(1, 4) : dice.between(1, 16);
   options.max_batch_tokens = dice.one_in(2) ? dice.between(1, 6) : dice.between(1, 64);
   options.max_num_reqs = dice.between(1, 12);
-  options.prefix_cache = !dice.one_in(3);
+  options.prefix_cache = prefix_cache;
   options.threads = dice.between(1, 3);
   return options;
 }
@@ -101,6 +107,8 @@ struct Plan {
 
 class Planner {
  public:
+  static constexpr int kMaxSamples = 4;  // of a request
+
   Planner(Dice& dice, const TinyModel& model) : dice_(dice), context_(model.context) {
     // Short ones leave a cache that what is generated can fill.
     if (dice_.one_in(2)) longest_ = dice_.between(2, 12);
@@ -114,7 +122,7 @@ class Planner {
       plan.request = request(options);
       // The same question again, and it must be the same answer.
       if (!all.empty() && dice_.one_in(6)) plan.request = dice_.one_of(all).request;
-      plan.request.draft_lookup = dice_.one_in(2) ? dice_.between(1, 6) : 0;
+      plan.request.draft_lookup = dice_.one_in(3) ? 0 : dice_.between(1, 6);
       plan.has_flag = dice_.one_in(4);
       plan.listens = dice_.one_in(2);
       if (plan.listens && dice_.one_in(2)) choose_act(plan);
@@ -167,12 +175,14 @@ class Planner {
     const std::vector<TokenId> tail =
         text(dice_.between(r.prompt.empty() ? 1 : 0, std::min(longest_, 14)));
     r.prompt.insert(r.prompt.end(), tail.begin(), tail.end());
-    if (longest_ > context_ && dice_.one_in(15)) r.prompt = text(context_ - dice_.between(0, 6));
-    if (dice_.one_in(30)) r.prompt.push_back(kPoison);
+    if (longest_ > context_ && dice_.one_in(5)) r.prompt = text(context_ - dice_.between(0, 6));
+    if (dice_.one_in(15)) r.prompt.push_back(kPoison);
     r.prompt.resize(std::min(r.prompt.size(), static_cast<std::size_t>(context_)));
-    r.max_tokens = dice_.between(0, 12);
+    if (dice_.one_in(6)) r.prompt.resize(1);
+    r.max_tokens = dice_.one_in(3) ? 12 : dice_.between(0, 12);
     if (r.max_tokens == 0 && dice_.one_in(4)) r.prompt.clear();
-    if (dice_.one_in(3)) r.num_samples = dice_.between(1, std::min(4, options.max_num_reqs));
+    if (dice_.one_in(3))
+      r.num_samples = dice_.between(1, std::min(kMaxSamples, options.max_num_reqs));
     if (dice_.one_in(2)) {
       r.sampling.temperature = 0.1 * dice_.between(1, 30);
       r.sampling.seed = static_cast<std::uint64_t>(dice_.between(0, 1000));

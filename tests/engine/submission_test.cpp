@@ -74,13 +74,14 @@ TEST_F(Submission, EveryReasonIsNamedAndNothingIsTakenIn) {
   request.num_samples = 5;
   request.logprobs = -1;
   request.draft_lookup = -2;
-  request.stop = {"x", ""};
+  request.stop = {"x", "", "\xA9"};  // the last one ends a character that it does not begin
   request.sampling.temperature = NAN;
   request.sampling.top_p = 0;
   std::vector<std::string> fields;
   for (const Reason& reason : engine_.check(request).reasons) fields.push_back(reason.field);
-  const std::vector<std::string> expected{"max_tokens",  "num_samples", "logprobs", "draft_lookup",
-                                          "temperature", "top_p",       "stop",     "prompt"};
+  const std::vector<std::string> expected{"max_tokens",   "num_samples", "logprobs",
+                                          "draft_lookup", "temperature", "top_p",
+                                          "stop",         "stop",        "prompt"};
   EXPECT_EQ(fields, expected);
   try {
     engine_.submit(request);
@@ -146,9 +147,9 @@ TEST_F(Submission, CallbacksMaySubmitAndCancel) {
       late = engine_.submit(request_of({6}, 2));
       EXPECT_TRUE(engine_.cancel(*other));
       EXPECT_TRUE(engine_.cancel(*other));  // not yet ended
-      EXPECT_THROW(engine_.step(), ContractError);
-      EXPECT_THROW(engine_.take_result(*other), ContractError);
-      EXPECT_THROW(engine_.generate(request_of({1}, 1)), ContractError);
+      EXPECT_THROW(engine_.step(), InputError);
+      EXPECT_THROW(engine_.take_result(*other), InputError);
+      EXPECT_THROW(engine_.generate(request_of({1}, 1)), InputError);
     }
     return true;
   };
@@ -156,6 +157,28 @@ TEST_F(Submission, CallbacksMaySubmitAndCancel) {
   EXPECT_EQ(engine_.take_result(*other)->samples[0].finish_reason, FinishReason::kCancelled);
   run_all();
   EXPECT_EQ(engine_.take_result(*late)->samples[0].tokens.size(), 2U);
+}
+
+TEST_F(Submission, AStepThatFailsInsideLosesNothing) {
+  const Tokens alone = engine_.generate(request_of({5, 6}, 8)).samples[0].tokens;
+  // A callback that fails at its end and a request that fails the step: the ids of ended requests
+  // must not matter later.
+  Request request = request_of({1, 2, 3}, 1);
+  request.on_text = [](int, std::string_view) { throw std::runtime_error("late"); };
+  request.stop = {std::string(100, 'x')};  // all text is held back to the end
+  const RequestId id = engine_.submit(request), other = engine_.submit(request_of({5, 6}, 8));
+  int errors = 0;
+  for (bool more = true; more;) {
+    try {
+      more = engine_.step();
+    } catch (const std::runtime_error&) {
+      ++errors;
+    }
+  }
+  EXPECT_LE(errors, 1);
+  EXPECT_TRUE(engine_.take_result(id));
+  EXPECT_EQ(engine_.take_result(other)->samples[0].tokens, alone);
+  EXPECT_FALSE(engine_.step());
 }
 
 TEST_F(Submission, AnExceptionOfACallbackEndsItsRequestAlone) {

@@ -28,7 +28,8 @@ TEST(TinyModelProgram, WritesAModelThatTheEngineRuns) {
   const TemporaryFile file({});
   ASSERT_TRUE(write(
       "--layers 3 --heads 4 --kv-heads 2 --head-size 7 --width 20 --ffn 24 --context 50 --seed 8 "
-      "--out " + file.path()));
+      "--out " +
+      file.path()));
   EngineOptions options;
   options.weights = WeightType::kF32;
   Engine engine(file.path(), options);

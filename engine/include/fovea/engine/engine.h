@@ -41,6 +41,7 @@ struct EngineOptions {
 
 // Since the engine was made.
 struct Statistics {
+  // Finished: also cancelled and failed ones. Preemptions: of samples.
   std::int64_t finished_requests = 0, steps = 0, preemptions = 0;
   // Tokens computed for prompts, those that preemption made to be computed again included; tokens
   // generated behind the first one of a sample. A step that does both shares its time by tokens.
@@ -48,6 +49,7 @@ struct Statistics {
   double prefill_seconds = 0, decode_seconds = 0, load_seconds = 0;
   double time_to_first_token_seconds = 0;      // mean
   double max_time_to_first_token_seconds = 0;  // since submission
+  // A sample that begins again after it was preempted counts once more.
   std::int64_t prefix_hit_tokens = 0, prefix_looked_up_tokens = 0;
   std::int64_t drafted_tokens = 0, accepted_draft_tokens = 0;
   std::int64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_peak = 0;  // used: by running requests
@@ -88,18 +90,20 @@ class Engine {
   // reason, and nothing has changed, for what check() is against: among others a prompt longer than
   // the context, and a request that the whole cache cannot hold, with both numbers.
   RequestId submit(Request request);
-  // One call of the model for tokens of as many requests as fit max_batch_tokens: a token for every
-  // one that decodes, the rest for prompts. When blocks run out, the request that came last waits
-  // again, and what it had is computed again later. False: there is nothing left to do.
-  // ContractError if called from a callback; so are take_result() and generate().
+  // One call of the model for tokens of as many samples as fit max_batch_tokens: a token for every
+  // one that decodes, the rest for prompts. When blocks run out, the sample that came last waits
+  // again, and what it had is computed again later. False: there is nothing left to do. InputError
+  // if a callback calls it; so do take_result() and generate(). After any other exception no
+  // request is lost: the next step computes again what ran.
   bool step();
-  // At once, or at the end of the step whose callback calls this. False: it has ended already.
-  // InputError for an id that does not exist or whose result has been taken.
+  // At once, or at the end of the step whose callback calls this; samples that have ended keep
+  // their reasons. False: all have. InputError for an id that does not exist or whose result has
+  // been taken. What on_text throws at the end of its text comes out when all is done.
   bool cancel(RequestId id);
   // None: it has not ended yet. InputError as above. What nobody takes stays in memory.
   std::optional<Result> take_result(RequestId id);
   // submit(), then step() until this request has ended; others move on too. InputError also for a
-  // result that has failed.
+  // result that has failed. An exception of any request's callback ends this one without a result.
   Result generate(Request request);
 
   Statistics statistics() const;

@@ -22,7 +22,7 @@ namespace fovea::engine {
 using RequestId = std::int64_t;
 
 // stop: an end token or a stop string. length: max_tokens. context: the longest context of the
-// engine. failed: the model's answer is none (see Result::failure).
+// engine. failed: the model's logits are not finite (see Result::failure).
 enum class FinishReason : std::uint8_t { kStop, kLength, kContext, kCancelled, kFailed };
 std::string_view name_of(FinishReason reason);  // stop, length, context, cancelled, failed
 
@@ -33,9 +33,9 @@ std::string_view name_of(FinishReason reason);  // stop, length, context, cancel
 struct Request {
   std::vector<TokenId> prompt;  // at least one token unless max_tokens is 0
   int max_tokens = 128;         // of each sample
-  int num_samples = 1;          // continuations; the prompt is computed and stored once
+  int num_samples = 1;          // continuations; they share the blocks of the prompt
   SamplingParams sampling = {};
-  std::vector<std::string> stop = {};  // a sample's text ends before the first of these
+  std::vector<std::string> stop = {};  // a sample's text ends before the first of these; UTF-8
   bool ignore_eos = false;             // goes on behind end tokens, and lists them
   int logprobs = 0;                    // most likely tokens to report per generated token
   bool score = false;                  // log-probability of the prompt
@@ -45,13 +45,14 @@ struct Request {
   std::string cache_salt = {};  // requests with different salts share no cached prefix
   const std::atomic<bool>* cancel = nullptr;  // outlives the request; looked at before every step
 
-  // Called on the thread that runs step(), for one sample in the order of its tokens. They may call
-  // submit() and cancel(). An exception cancels the request and comes out of step().
+  // Called on the thread that runs step(), generate() or cancel(), for one sample in the order of
+  // its tokens. They may call submit() and cancel(). An exception cancels the request and comes out
+  // of that function, after the step.
   //
-  // A sample's logits [vocab_size] as the model gave them, before `step`, its next token, is
-  // chosen.
+  // A sample's logits [vocab_size] as the model gave them, before `step`, its next token, is taken.
+  // Valid during the call.
   std::function<void(int sample, int step, std::span<const float> logits)> on_logits = {};
-  // After each token that is listed; false: cancels the request.
+  // After each token that is listed, before its text; false: cancels the request.
   std::function<bool(int sample, TokenId token)> on_token = {};
   // Text that is certain: whole characters that no stop string can take any more. All calls
   // together give Sample::text.
