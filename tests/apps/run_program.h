@@ -2,6 +2,7 @@
 // Runs the program as a user's shell would and keeps what it said.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace fovea::app {
 struct Ran {
   int exit_code = -1;  // 128 + n if signal n ended it
   std::string out, err;
+  std::int64_t peak_bytes = 0;  // of resident memory
 };
 
 struct RunOptions {

@@ -34,6 +34,25 @@ Json golden_run(std::vector<std::string> flags) {
   return lines.back().at("stats");
 }
 
+// The file is mapped while it is packed, and let go.
+TEST(GenerateMany, PeakMemoryIsWeightsAndCacheAndLittleMore) {
+  const Json cases = golden().at("cases");
+  for (const char* weights : {"f32", "auto"}) {
+    const Ran ran = run_program({"generate", "-m", "smollm2", "--prompts", prompts_file(cases),
+                                 "-n", "4", "--weights", weights, "--json", "--stats"});
+    ASSERT_EQ(ran.exit_code, kDone) << ran.err;
+    const Json stats = json_lines(ran.out).back().at("stats");
+    const auto value = [&](const char* field) { return stats.at(field).get<std::int64_t>(); };
+    constexpr std::int64_t kBlockSize = 16, kMore = 100'000'000;
+    const std::int64_t cache = value("kv_blocks") * kBlockSize * value("kv_bytes_per_token");
+    EXPECT_LE(ran.peak_bytes, value("weight_bytes") + cache + kMore) << weights;
+    EXPECT_GE(ran.peak_bytes, value("weight_bytes"));
+    // And of the cache only what was used.
+    const std::int64_t used = value("kv_blocks_peak") * kBlockSize * value("kv_bytes_per_token");
+    EXPECT_LE(ran.peak_bytes, value("weight_bytes") + used + 2 * kMore) << weights;
+  }
+}
+
 TEST(GenerateMany, AtOnceAsAlone) {
   const Json stats = golden_run({});
   EXPECT_EQ(stats.at("preemptions"), 0);

@@ -176,7 +176,7 @@ class Planner {
         text(dice_.between(r.prompt.empty() ? 1 : 0, std::min(longest_, 14)));
     r.prompt.insert(r.prompt.end(), tail.begin(), tail.end());
     if (longest_ > context_ && dice_.one_in(5)) r.prompt = text(context_ - dice_.between(0, 6));
-    if (dice_.one_in(15)) r.prompt.push_back(kPoison);
+    if (dice_.one_in(10)) r.prompt.push_back(kPoison);
     r.prompt.resize(std::min(r.prompt.size(), static_cast<std::size_t>(context_)));
     if (dice_.one_in(6)) r.prompt.resize(1);
     r.max_tokens = dice_.one_in(3) ? 12 : dice_.between(0, 12);

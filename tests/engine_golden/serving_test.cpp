@@ -63,6 +63,22 @@ TEST(GoldenServing, SoFewBlocksThatRequestsArePreempted) {
   }
 }
 
+TEST(GoldenServing, DraftsSaveStepsOnTheLongPrompt) {
+  const auto is_long = [](const Case& c) { return c.prompt.size() > 400 && !c.golden.empty(); };
+  const Case& c = *std::ranges::find_if(alone().cases, is_long);
+  Engine engine(test::model(), f32_options());
+  Request request;
+  request.prompt = c.prompt;
+  request.max_tokens = c.max_tokens();
+  request.ignore_eos = true;
+  request.draft_lookup = 8;
+  EXPECT_EQ(engine.generate(request).samples[0].tokens, c.golden);
+  const Statistics s = engine.statistics();
+  EXPECT_GT(s.accepted_draft_tokens, 0);
+  const std::int64_t chunks = (std::ssize(c.prompt) + 511) / 512;
+  EXPECT_EQ(s.steps, chunks + c.max_tokens() - 1 - s.accepted_draft_tokens);
+}
+
 TEST(GoldenServing, DraftsChangeNothing) {
   Engine engine(test::model(), f32_options());
   expect_equal(run_cases(engine, alone().cases, true, 5));
