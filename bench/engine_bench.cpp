@@ -95,12 +95,10 @@ class Bench {
     Report warm_up = empty_report();
     round(warm_up);
     Report report = empty_report();
-    const OtherLoad load;
     for (int i = 0; i < options_.rounds(); ++i) {
       fmt::print(stderr, "round {} of {}\n", i + 1, options_.rounds());
       round(report);
     }
-    report.other_load = load.share();
     return report;
   }
 
@@ -154,11 +152,13 @@ class Bench {
   }
 
   void round(Report& report) {
+    const OtherLoad load;
     measure_decode(report.throughput[0], 1, options_.new_tokens());
     measure_prefill(report.throughput[1]);
     measure_decode(report.throughput[2], kRequests, kBatchNewTokens);
     for (Drafts& drafts : report.lookup) measure_lookup(drafts);
     for (FirstToken& first : report.first_token) measure_first_token(first);
+    report.other_load.push_back(load.share());
   }
 
   void measure_decode(Throughput& t, int requests, int new_tokens) {

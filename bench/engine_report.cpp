@@ -122,10 +122,10 @@ Json drafts_json(const Drafts& d) {
 std::string to_table(const Report& report) {
   std::string out = fmt::format(
       "{}, {} weights, {} threads, {} rounds: best and median of them, ratios within a round.\n"
-      "Others used {:.0f}% of this machine's cores meanwhile; above a few per cent these figures "
-      "are no measure.\n\n",
-      report.model, report.weights, report.threads, report.throughput.front().engine.size(),
-      100 * report.other_load);
+      "Others used {:.0f}% to {:.0f}% of the cores in a round; above a few per cent it is no "
+      "measure.\n\n",
+      report.model, report.weights, report.threads, report.other_load.size(),
+      100 * smallest(report.other_load), 100 * largest(report.other_load));
   add_throughput(report, out);
   add_first_token(report, out);
   add_lookup(report, out);
@@ -137,7 +137,7 @@ std::string to_json(const Report& report) {
   Json out{{"model", report.model},
            {"weights", report.weights},
            {"threads", report.threads},
-           {"other_load", report.other_load}};
+           {"other_load_rounds", report.other_load}};
   for (const Throughput& t : report.throughput)
     out["throughput"].push_back({{"name", t.name},
                                  {"engine_tokens_per_second", rate_json(t.engine)},

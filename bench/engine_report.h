@@ -37,7 +37,7 @@ struct Memory {
 struct Report {
   std::string model, weights;
   int threads = 0, long_tokens = 0, short_tokens = 0, lookup_tokens = 0, new_tokens = 0;
-  double other_load = 0;  // share of the machine's cores that others had meanwhile
+  Rounds other_load = {};  // share of the machine's cores that others had meanwhile
   std::vector<Throughput> throughput = {};
   std::vector<FirstToken> first_token = {};
   std::vector<Drafts> lookup = {};  // the first one without drafts

@@ -87,7 +87,8 @@ tests() {  # NAME PRESET [ctest arguments]
 }
 
 stage "packages" scripts/setup.sh
-stage "model" scripts/fetch_model.sh smollm2
+stage "model: smollm2" scripts/fetch_model.sh smollm2
+stage "model: gemma3-270m" scripts/fetch_model.sh gemma3-270m
 
 stage "ci: build" build ci
 if $full; then tests "ci: tests" ci; else tests "ci: tests" ci --label-exclude '^long$'; fi
@@ -103,8 +104,8 @@ if $full; then
   stage "tsan: build" build tsan
   tests "tsan: tests" tsan --label-exclude "$not_sanitized"
 else
-  stage "tsan: build" build tsan --target fovea_tests_base fovea_tests_kv
-  tests "tsan: tests" tsan --tests-regex '^(base|kv)/'
+  stage "tsan: build" build tsan --target fovea_tests_base fovea_tests_kv fovea_tests_engine
+  tests "tsan: tests" tsan --tests-regex '^(base|kv)/|^engine/(Short/Soak|TwoEngines)'
 fi
 wrapper=(env)
 

@@ -3,39 +3,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
+#include "dequantize_fields.h"
+#include "dequantize_k.h"
 #include "fovea/base/error.h"
-#include "fovea/base/float_formats.h"
 #include "ggml_types.h"
 #include "utf8.h"
 
 namespace fovea::engine {
 namespace {
 
-struct NamedType {
-  std::uint32_t number;
-  std::string_view name;
-};
-// The numbers that are missing here were taken out of the format.
-constexpr std::array kNames = std::to_array<NamedType>({
-    {0, "F32"},     {1, "F16"},    {2, "Q4_0"},     {3, "Q4_1"},    {6, "Q5_0"},     {7, "Q5_1"},
-    {8, "Q8_0"},    {9, "Q8_1"},   {10, "Q2_K"},    {11, "Q3_K"},   {12, "Q4_K"},    {13, "Q5_K"},
-    {14, "Q6_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
-    {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},
-    {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},  {30, "BF16"},    {34, "TQ1_0"},
-    {35, "TQ2_0"},  {39, "MXFP4"},
-});
-constexpr std::array kReadable{GgmlType::kF32,  GgmlType::kF16,  GgmlType::kBF16,
-                               GgmlType::kQ8_0, GgmlType::kQ4_0, GgmlType::kQ4_1};
-constexpr std::int64_t kQuantBlock = 32;
-
-template <class T>
-T load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
+constexpr std::int64_t kQuantBlock = 32, kSuperBlock = 256;
 
 // One block each. The products are exact in float32 (an 11-bit scale times at most 8 bits), so that
 // a compiler that contracts a product and a sum into one operation changes nothing.
@@ -44,35 +22,121 @@ void decode_plain(const std::byte* block, float* out) {
   *out = to_float(load<T>(block));
 }
 void decode_q8_0(const std::byte* block, float* out) {
-  const float scale = to_float(load<Float16>(block));
+  const float scale = half_at(block);
   for (int i = 0; i < kQuantBlock; ++i)
     out[i] = static_cast<float>(static_cast<std::int8_t>(block[2 + i])) * scale;
 }
-// Low nibbles are the first half of a block, high nibbles the second.
-void decode_q4_0(const std::byte* block, float* out) {
-  const float scale = to_float(load<Float16>(block));
-  for (int i = 0; i < kQuantBlock / 2; ++i) {
-    const int pair = static_cast<int>(block[2 + i]);
-    out[i] = static_cast<float>((pair & 15) - 8) * scale;
-    out[i + kQuantBlock / 2] = static_cast<float>((pair >> 4) - 8) * scale;
+
+// Sixteen bytes of nibbles: the low ones are the first half of a block, the high ones the second.
+// value(nibble, i) is value i.
+template <class Value>
+void decode_nibbles(const std::byte* nibbles, const Value& value, float* out) {
+  constexpr int kHalf = kQuantBlock / 2;
+  for (int i = 0; i < kHalf; ++i) {
+    out[i] = value(bits_of(nibbles[i], 0, 4), i);
+    out[i + kHalf] = value(bits_of(nibbles[i], 4, 4), i + kHalf);
   }
+}
+void decode_q4_0(const std::byte* block, float* out) {
+  const auto value = [scale = half_at(block)](int nibble, int) {
+    return static_cast<float>(nibble - 8) * scale;
+  };
+  decode_nibbles(block + 2, value, out);
 }
 void decode_q4_1(const std::byte* block, float* out) {
-  const float scale = to_float(load<Float16>(block));
-  const float minimum = to_float(load<Float16>(block + 2));
-  for (int i = 0; i < kQuantBlock / 2; ++i) {
-    const int pair = static_cast<int>(block[4 + i]);
-    out[i] = static_cast<float>(pair & 15) * scale + minimum;
-    out[i + kQuantBlock / 2] = static_cast<float>(pair >> 4) * scale + minimum;
-  }
+  const auto value = [scale = half_at(block), minimum = half_at(block + 2)](int nibble, int) {
+    return static_cast<float>(nibble) * scale + minimum;
+  };
+  decode_nibbles(block + 4, value, out);
 }
 
-template <class Decode>
-void decode_blocks(const std::byte* from, BlockFormat format, std::span<float> out,
-                   const Decode& decode) {
-  const std::int64_t blocks = static_cast<std::int64_t>(out.size()) / format.values;
-  for (std::int64_t b = 0; b < blocks; ++b)
-    decode(from + b * format.bytes, out.data() + b * format.values);
+// Value i of five bits: four bytes before the nibbles have the fifth of each, in order.
+int five_bits(int nibble, const std::byte* fifth, int i) {
+  return nibble | bits_of(fifth[i / 8], i % 8, 1) << 4;
+}
+void decode_q5_0(const std::byte* block, float* out) {
+  const auto value = [scale = half_at(block), fifth = block + 2](int nibble, int i) {
+    return static_cast<float>(five_bits(nibble, fifth, i) - 16) * scale;
+  };
+  decode_nibbles(block + 6, value, out);
+}
+void decode_q5_1(const std::byte* block, float* out) {
+  const float scale = half_at(block), minimum = half_at(block + 2);
+  const auto value = [scale, minimum, fifth = block + 4](int nibble, int i) {
+    return static_cast<float>(five_bits(nibble, fifth, i)) * scale + minimum;
+  };
+  decode_nibbles(block + 8, value, out);
+}
+
+// A nibble is the index of one of sixteen values, which lie closer together around 0.
+void decode_iq4_nl(const std::byte* block, float* out) {
+  static constexpr std::array<std::int8_t, 16> kValues{-127, -104, -83, -65, -49, -35, -22, -10,
+                                                       1,    13,   25,  38,  53,  69,  89,  113};
+  const auto value = [scale = half_at(block)](int nibble, int) {
+    return static_cast<float>(kValues[static_cast<std::size_t>(nibble)]) * scale;
+  };
+  decode_nibbles(block + 2, value, out);
+}
+
+struct KnownType {
+  GgmlType type;
+  std::string_view name;
+  BlockFormat format = {};
+  // Whole blocks, one behind the other; null for an encoding that is not read.
+  void (*decode)(const std::byte* from, std::span<float> out) = nullptr;
+};
+template <std::int64_t kValues, std::int64_t kBytes, void (*kDecodeBlock)(const std::byte*, float*)>
+constexpr KnownType readable(GgmlType type, std::string_view name) {
+  return {type, name, {kValues, kBytes}, [](const std::byte* from, std::span<float> out) {
+            const std::int64_t blocks = static_cast<std::int64_t>(out.size()) / kValues;
+            for (std::int64_t b = 0; b < blocks; ++b)
+              kDecodeBlock(from + b * kBytes, out.data() + b * kValues);
+          }};
+}
+constexpr KnownType named(std::uint32_t number, std::string_view name) {
+  return {static_cast<GgmlType>(number), name};
+}
+// The encodings of the format; numbers that are missing here were taken out of it. A block's bytes
+// are summed in the order of its fields.
+constexpr std::array kTypes = std::to_array<KnownType>({
+    readable<1, 4, decode_plain<float>>(GgmlType::kF32, "F32"),
+    readable<1, 2, decode_plain<Float16>>(GgmlType::kF16, "F16"),
+    readable<1, 2, decode_plain<BFloat16>>(GgmlType::kBF16, "BF16"),
+    readable<kQuantBlock, 2 + 32, decode_q8_0>(GgmlType::kQ8_0, "Q8_0"),
+    readable<kQuantBlock, 2 + 16, decode_q4_0>(GgmlType::kQ4_0, "Q4_0"),
+    readable<kQuantBlock, 2 + 2 + 16, decode_q4_1>(GgmlType::kQ4_1, "Q4_1"),
+    readable<kQuantBlock, 2 + 4 + 16, decode_q5_0>(GgmlType::kQ5_0, "Q5_0"),
+    readable<kQuantBlock, 2 + 2 + 4 + 16, decode_q5_1>(GgmlType::kQ5_1, "Q5_1"),
+    readable<kQuantBlock, 2 + 16, decode_iq4_nl>(GgmlType::kIQ4_NL, "IQ4_NL"),
+    readable<kSuperBlock, 16 + 64 + 2 + 2, decode_q2_k>(GgmlType::kQ2_K, "Q2_K"),
+    readable<kSuperBlock, 32 + 64 + 12 + 2, decode_q3_k>(GgmlType::kQ3_K, "Q3_K"),
+    readable<kSuperBlock, 2 + 2 + 12 + 128, decode_q4_k>(GgmlType::kQ4_K, "Q4_K"),
+    readable<kSuperBlock, 2 + 2 + 12 + 32 + 128, decode_q5_k>(GgmlType::kQ5_K, "Q5_K"),
+    readable<kSuperBlock, 128 + 64 + 16 + 2, decode_q6_k>(GgmlType::kQ6_K, "Q6_K"),
+    named(9, "Q8_1"),
+    named(15, "Q8_K"),
+    named(16, "IQ2_XXS"),
+    named(17, "IQ2_XS"),
+    named(18, "IQ3_XXS"),
+    named(19, "IQ1_S"),
+    named(21, "IQ3_S"),
+    named(22, "IQ2_S"),
+    named(23, "IQ4_XS"),
+    named(24, "I8"),
+    named(25, "I16"),
+    named(26, "I32"),
+    named(27, "I64"),
+    named(28, "F64"),
+    named(29, "IQ1_M"),
+    named(34, "TQ1_0"),
+    named(35, "TQ2_0"),
+    named(39, "MXFP4"),
+});
+
+// Null for a number that the format does not have.
+const KnownType* find_type(GgmlType type) {
+  const auto* found = std::ranges::find(kTypes, type, &KnownType::type);
+  return found != kTypes.end() ? found : nullptr;
 }
 
 BlockFormat checked(const GgufTensor& tensor, std::int64_t row_begin, std::int64_t row_end,
@@ -88,8 +152,9 @@ BlockFormat checked(const GgufTensor& tensor, std::int64_t row_begin, std::int64
                        "positive dimensions with a product below 2^63");
   const std::int64_t columns = tensor.num_columns(), rows = tensor.num_rows();
   if (columns % format->values != 0)
-    throw InputError(argument, fmt::format("{} columns", columns),
-                     fmt::format("a multiple of {}", format->values));
+    throw InputError(
+        argument, fmt::format("{} columns", columns),
+        fmt::format("a multiple of {}, the block of {}", format->values, name_of(tensor.type)));
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(values / format->values, format->bytes, &bytes) ||
       static_cast<std::uint64_t>(bytes) != tensor.data.size())
@@ -108,32 +173,21 @@ BlockFormat checked(const GgufTensor& tensor, std::int64_t row_begin, std::int64
 }  // namespace
 
 std::string name_of(GgmlType type) {
-  const auto number = static_cast<std::uint32_t>(type);
-  for (const NamedType& known : kNames)
-    if (known.number == number) return std::string(known.name);
-  return fmt::format("type {}", number);
+  const KnownType* known = find_type(type);
+  if (known == nullptr) return fmt::format("type {}", static_cast<std::uint32_t>(type));
+  return std::string(known->name);
 }
 
 std::optional<BlockFormat> block_format_of(GgmlType type) {
-  switch (type) {
-    case GgmlType::kF32:
-      return BlockFormat{1, 4};
-    case GgmlType::kF16:
-    case GgmlType::kBF16:
-      return BlockFormat{1, 2};
-    case GgmlType::kQ8_0:
-      return BlockFormat{kQuantBlock, 2 + 32};
-    case GgmlType::kQ4_0:
-      return BlockFormat{kQuantBlock, 2 + 16};
-    case GgmlType::kQ4_1:
-      return BlockFormat{kQuantBlock, 4 + 16};
-  }
-  return std::nullopt;
+  const KnownType* known = find_type(type);
+  if (known == nullptr || known->decode == nullptr) return std::nullopt;
+  return known->format;
 }
 
 std::string readable_types() {
   std::string text;
-  for (const GgmlType type : kReadable) text += (text.empty() ? "" : ", ") + name_of(type);
+  for (const KnownType& known : kTypes)
+    if (known.decode != nullptr) text += fmt::format("{}{}", text.empty() ? "" : ", ", known.name);
   return text;
 }
 
@@ -150,26 +204,7 @@ void dequantize(const GgufTensor& tensor, std::int64_t row_begin, std::int64_t r
   const BlockFormat format = checked(tensor, row_begin, row_end, out.size());
   const std::int64_t row_bytes = tensor.num_columns() / format.values * format.bytes;
   const std::byte* from = tensor.data.data() + row_begin * row_bytes;
-  switch (tensor.type) {
-    case GgmlType::kF32:
-      decode_blocks(from, format, out, decode_plain<float>);
-      break;
-    case GgmlType::kF16:
-      decode_blocks(from, format, out, decode_plain<Float16>);
-      break;
-    case GgmlType::kBF16:
-      decode_blocks(from, format, out, decode_plain<BFloat16>);
-      break;
-    case GgmlType::kQ8_0:
-      decode_blocks(from, format, out, decode_q8_0);
-      break;
-    case GgmlType::kQ4_0:
-      decode_blocks(from, format, out, decode_q4_0);
-      break;
-    case GgmlType::kQ4_1:
-      decode_blocks(from, format, out, decode_q4_1);
-      break;
-  }
+  find_type(tensor.type)->decode(from, out);
 }
 
 }  // namespace fovea::engine

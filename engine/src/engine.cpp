@@ -177,7 +177,8 @@ Statistics Engine::statistics() const {
   if (s.cache->index() != nullptr) all.kv_blocks_cached = s.cache->index()->num_blocks();
   for (const CacheGroup& group : s.cache->groups()) {
     all.kv_bytes_per_token += group.bytes_per_token();
-    all.backends.emplace_back(group.kind(), group.backend());
+    const std::pair<std::string, std::string> used(group.kind(), group.backend());
+    if (std::ranges::find(all.backends, used) == all.backends.end()) all.backends.push_back(used);
   }
   return all;
 }

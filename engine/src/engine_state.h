@@ -75,7 +75,7 @@ struct EngineState {
   bool busy = false;
   std::vector<RequestId> to_cancel, ended;  // since the last sweep
   std::vector<RequestId> polled;            // unfinished ones with a flag to look at
-  std::exception_ptr callback_error;  // the first
+  std::exception_ptr callback_error;        // the first
 
   // Of a step.
   HostBatch batch;

@@ -23,7 +23,9 @@ CacheLayout preferred_layout(const AttentionLayer& layer) {
   return rows[0]->layouts[0];
 }
 
-// Groups of layers that can share everything, by the layers' places in the model.
+// Layers that can share everything, by their places in the model; in pieces of the size of the
+// smallest set with the same pages, so that a block is as many of them in every group. (A model
+// with five window layers to each full one gets five window groups.)
 std::vector<std::vector<std::size_t>> group_layers(std::span<const AttentionLayer> layers) {
   std::vector<std::vector<std::size_t>> sets;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -38,14 +40,35 @@ std::vector<std::vector<std::size_t>> group_layers(std::span<const AttentionLaye
     else
       found->push_back(i);
   }
-  return sets;
+  const auto pages = [&](const std::vector<std::size_t>& set) {
+    KVCacheSpec spec = kv_cache_spec(layers[set[0]].spec());
+    spec.retention = KeepAll{};
+    return spec;
+  };
+  std::vector<std::vector<std::size_t>> groups;
+  for (const std::vector<std::size_t>& set : sets) {
+    std::size_t size = set.size();
+    for (const std::vector<std::size_t>& other : sets)
+      if (pages(other) == pages(set)) size = std::min(size, other.size());
+    for (std::size_t i = 0; i < set.size(); i += size)
+      groups.emplace_back(
+          set.begin() + static_cast<std::ptrdiff_t>(i),
+          set.begin() + static_cast<std::ptrdiff_t>(std::min(set.size(), i + size)));
+  }
+  return groups;
 }
 
-PagedLayout layout_of(std::span<const AttentionLayer> layers, std::span<const std::size_t> members,
+PagedLayout layout_of(const AttentionLayer& layer, std::size_t num_layers,
                       std::int64_t num_blocks) {
-  const AttentionLayer& first = layers[members[0]];
-  return make_paged_layout(kv_cache_spec(first.spec()), preferred_layout(first),
-                           static_cast<int>(members.size()), num_blocks);
+  return make_paged_layout(kv_cache_spec(layer.spec()), preferred_layout(layer),
+                           static_cast<int>(num_layers), num_blocks);
+}
+
+// Whether layers of `b` find their pages in memory of `a`.
+bool share_pages(const PagedLayout& a, const PagedLayout& b) {
+  PagedLayout other = b;
+  other.spec.retention = a.spec.retention;
+  return a.spec == other.spec && a.layout == b.layout && a.num_layers >= b.num_layers;
 }
 
 // Memory is committed only as it is written, so a cache that the machine cannot hold would be given
@@ -65,6 +88,11 @@ Bounds bounds_of(const CacheOptions& options, int table_width) {
           .block_table_width = table_width};
 }
 
+// That one request owns at once, in one group.
+std::int64_t most_blocks(const KVCacheSpec& spec, const CacheOptions& options) {
+  return max_memory_usage_bytes(spec, bounds_of(options, 0)) / page_size_bytes(spec);
+}
+
 int table_width(const AttentionLayer& layer, const CacheOptions& options) {
   const std::int64_t manager = layer.spec().block_size.tokens;
   return block_table_width(divide_up(options.max_model_len, manager) * manager,
@@ -74,11 +102,13 @@ int table_width(const AttentionLayer& layer, const CacheOptions& options) {
 }  // namespace
 
 CacheGroup::CacheGroup(std::span<const AttentionLayer> layers, std::vector<std::size_t> members,
-                       std::int64_t num_blocks, const CacheOptions& options, const Context& context)
+                       const PagedLayout& layout, void* memory, const CacheOptions& options,
+                       const Context& context)
     : members_(std::move(members)),
       backend_(layers[members_[0]].backend().name()),
-      layout_(layout_of(layers, members_, num_blocks)),
-      memory_(static_cast<std::size_t>(layout_.total_bytes)),
+      layout_(layout),
+      memory_(memory),
+      max_blocks_(most_blocks(layout.spec, options)),
       table_(options.max_num_reqs, table_width(layers[members_[0]], options),
              layout_.spec.block_size, layers[members_[0]].spec().kernel_block_size),
       slots_(static_cast<std::size_t>(options.max_batch_tokens)),
@@ -88,7 +118,11 @@ CacheGroup::CacheGroup(std::span<const AttentionLayer> layers, std::vector<std::
       metadata_(builder_->allocate()),
       workspace_(builder_->facts().workspace_bytes) {
   for (std::size_t i = 0; i < members_.size(); ++i)
-    views_.push_back(layer_view(layout_, memory_.data(), static_cast<int>(i), table_.block_size()));
+    views_.push_back(layer_view(layout_, memory_, static_cast<int>(i), table_.block_size()));
+}
+
+std::int64_t CacheGroup::blocks_for(std::int64_t num_tokens) const {
+  return std::min(max_blocks_, divide_up(num_tokens, spec().block_size.tokens));
 }
 
 std::int64_t CacheGroup::bytes_per_token() const {
@@ -117,7 +151,7 @@ void CacheGroup::plan(std::size_t number, std::span<const CachedPart> parts,
 }
 
 void CacheGroup::copy(std::span<const BlockCopy> copies) {
-  if (!copies.empty()) kv::copy_blocks(layout_, memory_.data(), copies);
+  if (!copies.empty()) kv::copy_blocks(layout_, memory_, copies);
 }
 
 KVCache::KVCache(std::span<const AttentionLayer> layers, const CacheOptions& options,
@@ -126,23 +160,35 @@ KVCache::KVCache(std::span<const AttentionLayer> layers, const CacheOptions& opt
   std::int64_t num_blocks = options.num_blocks;
   if (num_blocks == 0)
     for (const std::vector<std::size_t>& set : sets)
-      num_blocks += divide_up(options.max_model_len, layers[set[0]].spec().block_size.tokens);
+      num_blocks += most_blocks(kv_cache_spec(layers[set[0]].spec()), options);
   ++num_blocks;  // the null block
-  std::int64_t bytes = 0;
-  for (const std::vector<std::size_t>& set : sets) {
-    bytes += layout_of(layers, set, num_blocks).total_bytes;
-    check_memory(num_blocks, bytes);
+  for (std::vector<std::size_t>& set : sets) {
+    PagedLayout layout = layout_of(layers[set[0]], set.size(), num_blocks);
+    const Memory& memory = memory_for(layout);
+    const KVCacheSpec spec = layout.spec;
+    layout = memory.layout;
+    layout.spec = spec;  // its own retention
+    groups_.emplace_back(layers, std::move(set), layout, memory.bytes.data(), options, context);
   }
-  for (std::vector<std::size_t>& set : sets)
-    groups_.emplace_back(layers, std::move(set), num_blocks, options, context);
   pool_ = std::make_unique<BlockPool>(BlockPoolOptions{.num_blocks = num_blocks});
   if (options.prefix_cache) index_ = std::make_unique<PrefixIndex>(*pool_);
 }
 
+// Of the groups before, if one has equal pages.
+const KVCache::Memory& KVCache::memory_for(const PagedLayout& layout) {
+  std::int64_t bytes = layout.total_bytes;
+  for (const Memory& memory : memories_) {
+    if (share_pages(memory.layout, layout)) return memory;
+    bytes += memory.layout.total_bytes;
+  }
+  check_memory(layout.num_blocks, bytes);
+  return memories_.emplace_back(
+      Memory{layout, Buffer(static_cast<std::size_t>(layout.total_bytes))});
+}
+
 std::int64_t KVCache::blocks_for(std::int64_t num_tokens) const {
   std::int64_t blocks = 0;
-  for (const CacheGroup& group : groups_)
-    blocks += divide_up(num_tokens, group.spec().block_size.tokens);
+  for (const CacheGroup& group : groups_) blocks += group.blocks_for(num_tokens);
   return blocks;
 }
 

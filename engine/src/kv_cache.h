@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paged cache of a model: one group for the layers that can share blocks, tables and plans, and
-// one pool of blocks for all groups.
+// The paged cache of a model. Layers that can share blocks, tables and plans form groups of one
+// size; all groups share one pool, and one memory where their pages are alike: layer i of every
+// group lies in the same pages, and a block belongs to one group at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -31,17 +33,22 @@ struct CachedPart {
   std::int64_t begin = 0, end = 0;
 };
 
-// Memory of layers with one cache specification and one plan key. Not thread-safe.
+// Layers with one cache specification and one plan key. Not thread-safe.
 class CacheGroup {
  public:
-  // `members`: indices of its layers in the model. ConfigError for sizes that do not fit.
+  // `members`: indices of its layers in the model, at most layout.num_layers. The memory, that of
+  // the layout, outlives the group. ConfigError for sizes that do not fit.
   CacheGroup(std::span<const AttentionLayer> layers, std::vector<std::size_t> members,
-             std::int64_t num_blocks, const CacheOptions& options, const Context& context);
+             const PagedLayout& layout, void* memory, const CacheOptions& options,
+             const Context& context);
 
   const KVCacheSpec& spec() const { return layout_.spec; }
   std::string_view kind() const { return kind_of(spec()); }
   std::string_view backend() const { return backend_; }
   std::int64_t bytes_per_token() const;  // all its layers together
+  // Most blocks that one request owns at once in this group while it has so many tokens.
+  std::int64_t blocks_for(std::int64_t num_tokens) const;
+  std::int64_t max_blocks() const { return max_blocks_; }  // whatever its length
 
   // Plans a step for all layers of the group, the one with this number in the parts, and writes
   // what each needs to its place in `steps` (one a layer of the model); valid until the next plan.
@@ -53,7 +60,8 @@ class CacheGroup {
   std::vector<std::size_t> members_;
   std::string_view backend_;
   PagedLayout layout_;
-  Buffer memory_;
+  void* memory_;
+  std::int64_t max_blocks_;
   std::vector<KVCacheView> views_;  // one a member
   BlockTable table_;
   std::vector<std::int64_t> slots_;
@@ -65,8 +73,7 @@ class CacheGroup {
 // Not thread-safe.
 class KVCache {
  public:
-  // Layers with equal specifications and plans share a group. ConfigError for sizes that do not
-  // fit.
+  // ConfigError for sizes that do not fit, or that this machine's memory cannot hold.
   KVCache(std::span<const AttentionLayer> layers, const CacheOptions& options,
           const Context& context);
 
@@ -77,7 +84,7 @@ class KVCache {
   const PrefixIndex* index() const { return index_.get(); }
   std::int64_t num_blocks() const { return pool_->num_blocks() - 1; }  // the null block excluded
   std::int64_t num_used() const { return num_blocks() - pool_->num_free(); }
-  // Blocks that hold so many tokens of one request, all groups together.
+  // Most blocks that one request of so many tokens owns at once, all groups together.
   std::int64_t blocks_for(std::int64_t num_tokens) const;
 
   // One entry of `steps` a layer of the model; valid until the next plan.
@@ -86,6 +93,13 @@ class KVCache {
   void copy(const BlockCopies& copies);
 
  private:
+  struct Memory {
+    PagedLayout layout;
+    Buffer bytes;
+  };
+  const Memory& memory_for(const PagedLayout& layout);
+
+  std::deque<Memory> memories_;
   std::vector<CacheGroup> groups_;
   std::unique_ptr<BlockPool> pool_;  // its address stays, for the requests
   std::unique_ptr<PrefixIndex> index_;

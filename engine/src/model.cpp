@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "gemma3.h"
 #include "llama.h"
 
 namespace fovea::engine {
@@ -13,7 +14,10 @@ struct Architecture {
   ModelHeader (*read_header)(const GgufFile&, const AttentionOptions&);
   std::unique_ptr<Model> (*load)(const GgufFile&, const ModelOptions&);
 };
-constexpr std::array kArchitectures{Architecture{"llama", llama::read_header, llama::load}};
+constexpr std::array kArchitectures{
+    Architecture{"llama", llama::read_header, llama::load},
+    Architecture{"gemma3", gemma3::read_header, gemma3::load},
+};
 
 const Architecture& architecture_of(const GgufFile& file) {
   std::string known;

@@ -55,12 +55,32 @@ void with_elements(const TensorView& out, F&& f) {
 }
 
 template <class T>
-void rotate_head(const float* x, std::span<const float> table, T* out) {
-  for (std::size_t i = 0; i < table.size(); i += 2) {
-    const float cosine = table[i], sine = table[i + 1];
-    out[i] = from_float<T>(x[i] * cosine - x[i + 1] * sine);
-    out[i + 1] = from_float<T>(x[i] * sine + x[i + 1] * cosine);
+void rotate_head(RopePairs pairs, const float* x, std::span<const float> table, T* out) {
+  const bool adjacent = pairs == RopePairs::kAdjacent;
+  const std::size_t distance = adjacent ? 1 : table.size() / 2, stride = adjacent ? 2 : 1;
+  for (std::size_t i = 0; i < table.size() / 2; ++i) {
+    const float cosine = table[2 * i], sine = table[2 * i + 1];
+    const std::size_t first = stride * i, second = first + distance;
+    const float a = x[first], b = x[second];
+    out[first] = from_float<T>(a * cosine - b * sine);
+    out[second] = from_float<T>(a * sine + b * cosine);
   }
+}
+
+float apply(Activation activation, float x) {
+  // The GELU's 1 + tanh(u) is 2 / (1 + exp(-2 u)).
+  const float exponent =
+      activation == Activation::kSilu ? -x : -1.5957691216F * (x + 0.044715F * x * x * x);
+  return x / (1.0F + exponential(exponent));
+}
+
+void norm_row(const float* x, std::span<const float> weight, float epsilon, auto* out) {
+  using T = std::remove_reference_t<decltype(*out)>;
+  const auto n = static_cast<std::int64_t>(weight.size());
+  const float mean = sum_of_squares(x, n) / static_cast<float>(n);
+  const float scale = 1.0F / std::sqrt(mean + epsilon);
+  for (std::int64_t i = 0; i < n; ++i)
+    out[i] = from_float<T>(x[i] * scale * weight[static_cast<std::size_t>(i)]);
 }
 
 }  // namespace
@@ -71,15 +91,22 @@ void rms_norm(Executor& executor, const TensorView& x, std::span<const float> we
   const auto* from = x.data_as<const float>();
   with_elements(out, [&]<class T>(T* to) {
     for_rows(executor, x.size(0), n, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const float* v = from + row * n;
-        T* o = to + row * n;
-        const float mean = sum_of_squares(v, n) / static_cast<float>(n);
-        const float scale = 1.0F / std::sqrt(mean + epsilon);
-        for (std::int64_t i = 0; i < n; ++i)
-          o[i] = from_float<T>(v[i] * scale * weight[static_cast<std::size_t>(i)]);
-      }
+      for (std::int64_t row = begin; row < end; ++row)
+        norm_row(from + row * n, weight, epsilon, to + row * n);
     });
+  });
+}
+
+void norm_heads(Executor& executor, const TensorView& x, std::span<const float> weight,
+                float epsilon) {
+  const std::int64_t heads = x.size(1), n = heads * x.size(2);
+  auto* values = x.data_as<float>();
+  for_rows(executor, x.size(0), n, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row)
+      for (std::int64_t head = 0; head < heads; ++head) {
+        float* const v = values + row * x.stride(0) + head * x.stride(1);
+        norm_row(v, weight, epsilon, v);
+      }
   });
 }
 
@@ -92,24 +119,30 @@ void add(Executor& executor, const TensorView& x, const TensorView& y) {
   });
 }
 
-void silu_gate(Executor& executor, const TensorView& x, const TensorView& out) {
+void gate(Executor& executor, Activation activation, const TensorView& x, const TensorView& out) {
   const std::int64_t n = out.size(1);
   const auto* from = x.data_as<const float>();
   with_elements(out, [&]<class T>(T* to) {
     for_rows(executor, out.size(0), n, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const float* gate = from + row * 2 * n;
-        const float* up = gate + n;
+        const float* gates = from + row * 2 * n;
+        const float* up = gates + n;
         T* o = to + row * n;
-        for (std::int64_t i = 0; i < n; ++i)
-          o[i] = from_float<T>(gate[i] / (1.0F + exponential(-gate[i])) * up[i]);
+        // One loop each, so that the choice is not made inside.
+        if (activation == Activation::kSilu)
+          for (std::int64_t i = 0; i < n; ++i)
+            o[i] = from_float<T>(apply(Activation::kSilu, gates[i]) * up[i]);
+        else
+          for (std::int64_t i = 0; i < n; ++i)
+            o[i] = from_float<T>(apply(Activation::kGelu, gates[i]) * up[i]);
       }
     });
   });
 }
 
 RopeTable::RopeTable(const RopeParams& params, std::int64_t max_rows)
-    : frequencies_(static_cast<std::size_t>(params.rotated / 2)),
+    : pairs_(params.pairs),
+      frequencies_(static_cast<std::size_t>(params.rotated / 2)),
       values_(static_cast<std::size_t>(max_rows * params.rotated)) {
   for (std::size_t i = 0; i < frequencies_.size(); ++i) {
     const double factor =
@@ -141,7 +174,8 @@ void rope(Executor& executor, const RopeTable& table, const RopeArgs& args) {
         for (std::int64_t head = 0; head < heads; ++head) {
           const bool rotate = head < args.rotated_heads;
           const std::int64_t passed = rotate ? table.rotated() : 0;
-          if (rotate) rotate_head(x + head * head_size, angles, out + head * head_size);
+          if (rotate)
+            rotate_head(table.pairs(), x + head * head_size, angles, out + head * head_size);
           for (std::int64_t i = head * head_size + passed; i < (head + 1) * head_size; ++i)
             out[i] = from_float<T>(x[i]);
         }

@@ -32,13 +32,23 @@ void rms_norm(Executor& executor, const TensorView& x, std::span<const float> we
 // x += y, both float32 [rows, n].
 void add(Executor& executor, const TensorView& x, const TensorView& y);
 
-// out = silu(gate) · up, where a row of x holds gate, then up; silu(g) = g / (1 + exp(-g)).
-// x [rows, 2 · n], out [rows, n].
-void silu_gate(Executor& executor, const TensorView& x, const TensorView& out);
+// As rms_norm, over each head by itself and in place. x float32 [rows, heads, head_size]; a head is
+// dense.
+void norm_heads(Executor& executor, const TensorView& x, std::span<const float> weight,
+                float epsilon);
 
-// Rotation of position pairs (2 i, 2 i + 1) of a head by position · frequency(i). Values behind the
-// rotated ones pass through.
+// silu(g) = g / (1 + exp(-g)); gelu(g) = g / 2 · (1 + tanh(√(2/π) (g + 0.044715 g³))).
+enum class Activation : std::uint8_t { kSilu, kGelu };
+// out = activation(gate) · up, where a row of x holds gate, then up. x [rows, 2 · n], out [rows,
+// n].
+void gate(Executor& executor, Activation activation, const TensorView& x, const TensorView& out);
+
+// Pair i of a head's rotated values: (2 i, 2 i + 1), or (i, i + rotated / 2).
+enum class RopePairs : std::uint8_t { kAdjacent, kHalves };
+// Rotation of pair i of a head by position · frequency(i). Values behind the rotated ones pass
+// through.
 struct RopeParams {
+  RopePairs pairs = RopePairs::kAdjacent;
   int rotated = 0;                            // values of a head, even
   double base = 10000;                        // frequency(i) = base^(-2 i / rotated) / factor(i)
   double linear_factor = 1;                   // divides all frequencies
@@ -50,6 +60,7 @@ class RopeTable {
  public:
   RopeTable(const RopeParams& params, std::int64_t max_rows);
   int rotated() const { return static_cast<int>(2 * frequencies_.size()); }
+  RopePairs pairs() const { return pairs_; }
   // At most max_rows positions; no allocation.
   void set(std::span<const std::int32_t> positions);
   // Of one row of the batch: cosine and sine of each pair, side by side.
@@ -58,6 +69,7 @@ class RopeTable {
   }
 
  private:
+  RopePairs pairs_;
   std::vector<double> frequencies_;  // of each pair
   std::vector<float> values_;
 };

@@ -48,10 +48,10 @@ void Scheduler::preempt_all() {
 
 // That it does not have and needs for its known tokens and the one behind them, and those that its
 // samples copy when the prompt ends.
-std::int64_t Scheduler::blocks_soon(const Sequence& sequence) const {
+std::int64_t Scheduler::blocks_soon(const Sequence& sequence, const CommonHit& hit) const {
   const std::int64_t length = std::ssize(sequence.tokens);
   const std::int64_t soon = std::min(length + 1, sequence.request->most_cached);
-  return sequence.cache.missing_blocks(std::max(length, soon)) +
+  return sequence.cache.missing_blocks(std::max(length, soon), hit) +
          sequence.request->num_unborn() * std::ssize(cache_->groups());
 }
 
@@ -67,8 +67,7 @@ bool Scheduler::try_admit(Sequence& sequence) {
   // A score needs the logits of every token of the prompt that has none yet.
   if (request.scores()) tokens = tokens.first(static_cast<std::size_t>(request.num_scored + 1));
   const CommonHit hit = sequence.cache.look_up(tokens);
-  const std::int64_t needed =
-      blocks_soon(sequence) - cache_->blocks_for(hit.num_tokens) + sequence.cache.num_free(hit);
+  const std::int64_t needed = blocks_soon(sequence, hit) + sequence.cache.num_free(hit);
   if (!running_.empty() && needed + promised > cache_->pool().num_free()) return false;
   counts_.prefix_hit_tokens += hit.num_tokens;
   counts_.prefix_looked_up_tokens += cache_->index() != nullptr ? std::ssize(tokens) : 0;

@@ -65,7 +65,7 @@ class Scheduler {
 
  private:
   void preempt(Sequence& sequence);
-  std::int64_t blocks_soon(const Sequence& sequence) const;
+  std::int64_t blocks_soon(const Sequence& sequence, const CommonHit& hit = {}) const;
   void admit();
   bool try_admit(Sequence& sequence);
   std::vector<std::int64_t> allot() const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "divide.h"
 
@@ -28,11 +29,18 @@ SequenceCache::~SequenceCache() {
   if (root_ != 0) cache_->index()->release(root_);
 }
 
-std::int64_t SequenceCache::missing_blocks(std::int64_t num_tokens) const {
+std::int64_t SequenceCache::missing_blocks(std::int64_t num_tokens, const CommonHit& hit) const {
   std::int64_t missing = 0;
   for (std::size_t g = 0; g < blocks_.size(); ++g) {
-    const std::int64_t wanted = divide_up(num_tokens, cache_->groups()[g].spec().block_size.tokens);
-    missing += std::max<std::int64_t>(0, wanted - std::ssize(blocks_[g].blocks()));
+    const CacheGroup& group = cache_->groups()[g];
+    const std::span<const BlockId> has =
+        hit.blocks.empty() ? blocks_[g].blocks() : std::span<const BlockId>(hit.blocks[g]);
+    // Holes are in front, where a window has passed.
+    const auto is_hole = [&](BlockId block) { return block == cache_->pool().null_block(); };
+    const auto owned = has.end() - std::ranges::partition_point(has, is_hole);
+    const std::int64_t wanted = divide_up(num_tokens, group.spec().block_size.tokens);
+    missing += std::clamp<std::int64_t>(wanted - std::ssize(has), 0,
+                                        std::max<std::int64_t>(0, group.max_blocks() - owned));
   }
   return missing;
 }
@@ -97,7 +105,15 @@ bool SequenceCache::prepare(std::int64_t end, BlockCopies& copies) {
 
 void SequenceCache::commit(std::span<const TokenId> tokens) {
   num_computed_ = std::ssize(tokens);
-  if (root_ == 0) return;
+  if (root_ != 0) store(tokens);
+  for (std::size_t g = 0; g < blocks_.size(); ++g) {
+    const KVCacheSpec& spec = cache_->groups()[g].spec();
+    if (std::holds_alternative<KeepWindow>(spec.retention))
+      blocks_[g].release_below(skippable_tokens(spec, num_computed_));
+  }
+}
+
+void SequenceCache::store(std::span<const TokenId> tokens) {
   for (std::size_t g = 0; g < blocks_.size(); ++g) {
     const auto block_size = static_cast<std::size_t>(cache_->groups()[g].spec().block_size.tokens);
     const std::size_t whole = tokens.size() / block_size;

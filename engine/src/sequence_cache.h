@@ -26,8 +26,9 @@ class SequenceCache {
   // Leading tokens whose keys and values are in the cache.
   std::int64_t num_computed() const { return num_computed_; }
   std::span<const RequestBlocks> blocks() const { return blocks_; }
-  // Blocks more than it has that `num_tokens` tokens need, all groups together.
-  std::int64_t missing_blocks(std::int64_t num_tokens) const;
+  // Blocks more than it has that it may own at once on the way to `num_tokens` tokens, all groups
+  // together; for a sequence without blocks also as if it had begun with a hit.
+  std::int64_t missing_blocks(std::int64_t num_tokens, const CommonHit& hit = {}) const;
 
   // The longest prefix of `tokens` that the cache holds and that leaves at least one of them.
   // Valid until the next allocation.
@@ -41,7 +42,8 @@ class SequenceCache {
   // False: the pool has too few blocks; then it may hold more of them than before, and trying again
   // when others have given theirs back goes on from there.
   [[nodiscard]] bool prepare(std::int64_t end, BlockCopies& copies);
-  // `tokens`, all from the first, have been computed and stay. Whole blocks can now be found.
+  // `tokens`, all from the first, have been computed and stay. Whole blocks can now be found; those
+  // that no later token sees are given back.
   void commit(std::span<const TokenId> tokens);
   // Blocks behind what is computed are given back.
   void trim();
@@ -51,6 +53,7 @@ class SequenceCache {
 
  private:
   void extend_keys(std::size_t group, std::span<const TokenId> tokens, std::size_t num_blocks);
+  void store(std::span<const TokenId> tokens);
   void release_keys();
 
   KVCache* cache_;

@@ -11,37 +11,24 @@
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 #include "bpe.h"
 #include "fovea/base/error.h"
 #include "pre_tokenizer.h"
+#include "spm.h"
+#include "token_kind.h"
 #include "utf8.h"
 
 namespace fovea::engine {
 namespace {
-
-// Kinds of tokens, numbered as in the file format.
-enum class TokenKind : std::uint8_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
-bool is_control(TokenKind kind) {
-  return kind == TokenKind::kControl || kind == TokenKind::kUnknown;
-}
-// The text of such a token is written as it is, not in the alphabet of bytes.
-bool is_literal(TokenKind kind) {
-  return is_control(kind) || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused;
-}
 
 constexpr std::array<std::string_view, 4> kEndTexts{"<|im_end|>", "<|endoftext|>", "<|eot_id|>",
                                                     "<end_of_turn>"};
 constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kKindsKey = "tokenizer.ggml.token_type";
 constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
+constexpr std::string_view kPrefixKey = "tokenizer.ggml.add_space_prefix";
 
 using TextToId = std::unordered_map<std::string_view, TokenId>;
 
@@ -156,51 +143,44 @@ TokenId read_id(const GgufFile& file, std::string_view key, std::size_t count) {
   return static_cast<TokenId>(*id);
 }
 
-void check_kind_of_tokenizer(const GgufFile& file) {
+// Whether the pieces have scores; if not, they have merges.
+bool has_scores(const GgufFile& file) {
   constexpr std::string_view kModelKey = "tokenizer.ggml.model";
-  constexpr std::string_view kPrefixKey = "tokenizer.ggml.add_space_prefix";
-  if (const std::string_view model = file.require_string(kModelKey); model != "gpt2")
-    throw InputError(key_in(file, kModelKey), in_quotes(model), "'gpt2', byte-level BPE");
-  if (file.boolean(kPrefixKey).value_or(false))
-    throw InputError(key_in(file, kPrefixKey), "true", "false for the tokenizer 'gpt2'");
+  constexpr std::string_view kEosKey = "tokenizer.ggml.add_eos_token";
+  const std::string_view model = file.require_string(kModelKey);
+  if (model != "gpt2" && model != "llama")
+    throw InputError(key_in(file, kModelKey), in_quotes(model),
+                     "'gpt2', byte-level BPE, or 'llama', pieces with scores");
+  if (file.boolean(kEosKey).value_or(false))
+    throw InputError(key_in(file, kEosKey), "true", "false: a prompt is there to be continued");
+  return model == "llama";
 }
 
-}  // namespace
+// The bytes that each token of a byte-level vocabulary stands for.
+std::vector<std::string> byte_level_pieces(std::span<const std::string_view> texts,
+                                           std::span<const TokenKind> kinds) {
+  std::vector<std::string> pieces;
+  pieces.reserve(texts.size());
+  for (const std::string_view text : texts) {
+    const TokenKind kind = kinds[pieces.size()];
+    std::optional<std::string> bytes;
+    if (!is_special(kind) && kind != TokenKind::kUnused) bytes = from_byte_alphabet(text);
+    pieces.push_back(bytes ? *std::move(bytes) : std::string(text));
+  }
+  return pieces;
+}
 
-struct Tokenizer::State {
+// Byte-level BPE inside of what a pre-tokenizer cuts.
+struct ByteLevel {
   PreTokenizer pre_tokenizer;
   Bpe bpe;
-  std::vector<std::string> pieces = {};  // the bytes of each token
-  std::vector<TokenKind> kinds;
   TextToId whole_tokens = {};  // by bytes; only if the pre-tokenizer prefers them
-  SpecialTexts user_defined = {}, all_special = {};
-  std::vector<TokenId> ends = {};
-  TokenId bos = -1, eos = -1;
-  bool adds_bos = false;
-  std::string chat_template = {};
 
-  void index_pieces(const TextToId& mergeable);
-  void encode_plain(std::string_view text, std::size_t begin, std::vector<TokenId>& out) const;
+  // `begin`: where `text` stands in the caller's text, for messages.
+  void encode(std::string_view text, std::size_t begin, std::vector<TokenId>& out) const;
 };
 
-void Tokenizer::State::index_pieces(const TextToId& mergeable) {
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const auto id = static_cast<TokenId>(i);
-    const bool control = is_control(kinds[i]);
-    if (control) all_special.add(pieces[i], id);
-    if (control && std::ranges::find(kEndTexts, pieces[i]) != kEndTexts.end()) ends.push_back(id);
-    if (kinds[i] != TokenKind::kUserDefined) continue;
-    all_special.add(pieces[i], id);
-    user_defined.add(pieces[i], id);
-  }
-  if (!pre_tokenizer.prefers_whole_tokens()) return;
-  for (const auto& [text, id] : mergeable)
-    whole_tokens.emplace(pieces[static_cast<std::size_t>(id)], id);
-}
-
-// `begin`: where `text` stands in the caller's text, for messages.
-void Tokenizer::State::encode_plain(std::string_view text, std::size_t begin,
-                                    std::vector<TokenId>& out) const {
+void ByteLevel::encode(std::string_view text, std::size_t begin, std::vector<TokenId>& out) const {
   for (std::size_t i = 0; i < text.size(); ++i)
     if (const auto byte = static_cast<unsigned char>(text[i]); !bpe.has_byte(byte))
       throw InputError(fmt::format("text, byte {}", begin + i), fmt::format("0x{:02x}", byte),
@@ -213,34 +193,81 @@ void Tokenizer::State::encode_plain(std::string_view text, std::size_t begin,
   }
 }
 
+// `pieces`: the tokens' bytes; they must outlive the result.
+ByteLevel read_byte_level(const GgufFile& file, std::span<const std::string_view> texts,
+                          std::span<const TokenKind> kinds, std::span<const std::string> pieces) {
+  if (file.boolean(kPrefixKey).value_or(false))
+    throw InputError(key_in(file, kPrefixKey), "true", "false for the tokenizer 'gpt2'");
+  PreTokenizer pre_tokenizer = PreTokenizer::by_name(file.require_string("tokenizer.ggml.pre"));
+  const TextToId mergeable = mergeable_tokens(file, texts, kinds);
+  ByteLevel method{.pre_tokenizer = std::move(pre_tokenizer),
+                   .bpe = Bpe(byte_tokens(mergeable), read_merges(file, mergeable))};
+  if (method.pre_tokenizer.prefers_whole_tokens())
+    for (const auto& [text, id] : mergeable)
+      method.whole_tokens.emplace(pieces[static_cast<std::size_t>(id)], id);
+  return method;
+}
+
+}  // namespace
+
+struct Tokenizer::State {
+  std::vector<std::string> pieces;  // the bytes of each token; `method` refers to them
+  std::vector<TokenKind> kinds;
+  std::variant<ByteLevel, Spm> method;
+  SpecialTexts user_defined = {}, all_special = {};
+  std::vector<TokenId> ends = {};
+  TokenId bos = -1, eos = -1;
+  bool adds_bos = false;
+  std::string chat_template = {};
+
+  void index_special();
+  bool puts_space_first() const;
+  bool adds_bos_by_default() const;
+};
+
+void Tokenizer::State::index_special() {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    if (!is_special(kinds[i])) continue;
+    all_special.add(pieces[i], id);
+    if (kinds[i] == TokenKind::kUserDefined)
+      user_defined.add(pieces[i], id);
+    else if (std::ranges::find(kEndTexts, pieces[i]) != kEndTexts.end())
+      ends.push_back(id);
+  }
+}
+
+bool Tokenizer::State::puts_space_first() const {
+  const Spm* spm = std::get_if<Spm>(&method);
+  return spm != nullptr && spm->puts_space_first();
+}
+bool Tokenizer::State::adds_bos_by_default() const {
+  const ByteLevel* bytes = std::get_if<ByteLevel>(&method);
+  return bytes == nullptr || bytes->pre_tokenizer.adds_bos_by_default();
+}
+
 Tokenizer::Tokenizer(std::unique_ptr<const State> state) : state_(std::move(state)) {}
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::from_gguf(const GgufFile& file) {
-  check_kind_of_tokenizer(file);
-  PreTokenizer pre_tokenizer = PreTokenizer::by_name(file.require_string("tokenizer.ggml.pre"));
+  const bool scored = has_scores(file);
   const auto texts = file.strings(kTokensKey);
   if (!texts || texts->empty() || !std::in_range<TokenId>(texts->size()))
     throw InputError(key_in(file, kTokensKey),
                      texts ? fmt::format("{} tokens", texts->size()) : std::string("absent"),
                      "an array of 1 to 2^31 - 1 strings");
   std::vector<TokenKind> kinds = read_kinds(file, texts->size());
-  const TextToId mergeable = mergeable_tokens(file, *texts, kinds);
-  const bool adds_bos =
-      file.boolean("tokenizer.ggml.add_bos_token").value_or(pre_tokenizer.adds_bos_by_default());
+  std::vector<std::string> pieces =
+      scored ? read_spm_pieces(file, *texts, kinds) : byte_level_pieces(*texts, kinds);
+  std::variant<ByteLevel, Spm> method =
+      scored ? std::variant<ByteLevel, Spm>(read_spm(file, pieces, kinds))
+             : read_byte_level(file, *texts, kinds, pieces);
   auto state = std::make_unique<State>(
-      State{.pre_tokenizer = std::move(pre_tokenizer),
-            .bpe = Bpe(byte_tokens(mergeable), read_merges(file, mergeable)),
-            .kinds = std::move(kinds),
-            .adds_bos = adds_bos});
-  state->pieces.reserve(texts->size());
-  for (const std::string_view text : *texts) {
-    std::optional<std::string> bytes;
-    if (!is_literal(state->kinds[state->pieces.size()])) bytes = from_byte_alphabet(text);
-    state->pieces.push_back(bytes ? *std::move(bytes) : std::string(text));
-  }
+      State{.pieces = std::move(pieces), .kinds = std::move(kinds), .method = std::move(method)});
+  state->adds_bos =
+      file.boolean("tokenizer.ggml.add_bos_token").value_or(state->adds_bos_by_default());
   state->bos = read_id(file, "tokenizer.ggml.bos_token_id", texts->size());
   state->eos = read_id(file, "tokenizer.ggml.eos_token_id", texts->size());
   const TokenId end_of_turn = read_id(file, "tokenizer.ggml.eot_token_id", texts->size());
@@ -250,7 +277,7 @@ Tokenizer Tokenizer::from_gguf(const GgufFile& file) {
     throw InputError(key_in(file, "tokenizer.ggml.bos_token_id"), "absent",
                      "a token, because the model wants it in front of a prompt");
   state->chat_template = file.string("tokenizer.chat_template").value_or("");
-  state->index_pieces(mergeable);
+  state->index_special();
   return Tokenizer(std::move(state));
 }
 
@@ -262,7 +289,11 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special
   std::size_t at = 0;
   while (at < text.size()) {
     const SpecialTexts::Found found = special.find(text, at);
-    state_->encode_plain(text.substr(at, found.begin - at), at, tokens);
+    const std::string_view plain = text.substr(at, found.begin - at);
+    if (const Spm* spm = std::get_if<Spm>(&state_->method))
+      spm->encode(plain, tokens);
+    else
+      std::get<ByteLevel>(state_->method).encode(plain, at, tokens);
     if (found.token < 0) break;
     tokens.push_back(found.token);
     at = found.begin + found.size;
@@ -272,7 +303,14 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special
 
 std::string Tokenizer::decode(std::span<const TokenId> tokens, bool show_special) const {
   std::string text;
-  for (const TokenId token : tokens) append_piece(token, show_special, text);
+  bool spaced = state_->puts_space_first();  // encode put a space in front of plain text here
+  for (const TokenId token : tokens) {
+    const std::size_t begin = text.size();
+    append_piece(token, show_special, text);
+    const bool special = is_special(state_->kinds[static_cast<std::size_t>(token)]);
+    if (spaced && !special && text.substr(begin, 1) == " ") text.erase(begin, 1);
+    spaced = special && state_->puts_space_first();
+  }
   return text;
 }
 

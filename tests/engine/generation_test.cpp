@@ -5,14 +5,14 @@
 #include <cmath>
 
 #include "fovea/engine/engine.h"
-#include "tiny_llama.h"
+#include "tiny_transformer.h"
 
 namespace fovea::engine {
 namespace {
 
 using test::TemporaryFile;
-using test::TinyLlama;
 using test::TinyModel;
+using test::TinyTransformer;
 using Tokens = std::vector<TokenId>;
 
 const TinyModel& tiny() {
@@ -39,7 +39,7 @@ Tokens prompt_of(int count) {
 Tokens plain_greedy(Tokens tokens, int count) {
   const auto prompt = std::ssize(tokens);
   for (int i = 0; i < count; ++i) {
-    const auto last = TinyLlama(tiny()).logits(tokens).back();
+    const auto last = TinyTransformer(tiny()).logits(tokens).back();
     tokens.push_back(static_cast<TokenId>(std::ranges::max_element(last) - last.begin()));
   }
   return {tokens.begin() + prompt, tokens.end()};
@@ -102,7 +102,7 @@ TEST_F(Generation, ScoresThePrompt) {
   for (const int length : {1, 2, 40}) {
     Request request = request_of(length, 0);
     request.score = true;
-    const auto logits = TinyLlama(tiny()).logits(request.prompt);
+    const auto logits = TinyTransformer(tiny()).logits(request.prompt);
     double expected = 0;
     for (std::size_t i = 0; i + 1 < logits.size(); ++i)
       expected += log_probability(logits[i], request.prompt[i + 1]);
@@ -129,7 +129,7 @@ TEST_F(Generation, ListsTheMostLikelyTokens) {
   const Sample result = run(request);
   ASSERT_EQ(result.top_logprobs.size(), 3U);
   ASSERT_EQ(seen.size(), 3U);
-  const auto expected = TinyLlama(tiny()).logits(request.prompt).back();
+  const auto expected = TinyTransformer(tiny()).logits(request.prompt).back();
   for (std::size_t i = 0; i < 3; ++i) {
     ASSERT_EQ(result.top_logprobs[i].size(), 4U);
     EXPECT_EQ(result.top_logprobs[i][0].first, result.tokens[i]);

@@ -187,13 +187,13 @@ TEST(GgufParse, DataMustLieInTheFile) {
 
 TEST(GgufParse, AnUnknownEncodingKeepsTheFileReadable) {
   GgufWriter writer;
-  writer.tensor("t", {256}, static_cast<GgmlType>(12), bytes(144));
+  writer.tensor("t", {256}, static_cast<GgmlType>(16), bytes(144));
   writer.tensor("u", {1}, GgmlType::kF32, bytes(4));
   const auto file = writer.bytes();
   const GgufContents contents = parse_gguf(file, "f");
   EXPECT_TRUE(contents.tensors[0].data.empty());
   EXPECT_EQ(contents.tensors[1].data.size(), 4u);
-  EXPECT_EQ(given(GgufWriter().describe("t", {256}, 12, 4096)), "offset 4096");
+  EXPECT_EQ(given(GgufWriter().describe("t", {256}, 16, 4096)), "offset 4096");
 }
 
 TEST(GgufParse, TextsOfAFileAreMadePrintable) {

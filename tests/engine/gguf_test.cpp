@@ -42,7 +42,7 @@ GgufWriter small_file() {
   writer.array<std::int16_t>("ints", {-1, 2}).array<double>("doubles", {0.5, -3});
   writer.array<bool>("flags", {true}).array<float>("none", {});
   writer.tensor("t", {2, 2}, GgmlType::kF32, test::bytes_of<float>({1, 2, 3, 4}));
-  writer.tensor("other", {256}, static_cast<GgmlType>(12), std::vector<std::byte>(144));
+  writer.tensor("other", {256}, static_cast<GgmlType>(16), std::vector<std::byte>(144));
   return writer;
 }
 
@@ -143,7 +143,7 @@ TEST_F(Gguf, ATensorThatIsAbsentOrUnreadableIsRefused) {
     return "nothing thrown";
   };
   EXPECT_EQ(given("nothing"), "absent");
-  EXPECT_EQ(given("other"), "encoding Q4_K");
+  EXPECT_EQ(given("other"), "encoding IQ2_XXS");
   EXPECT_NE(file_.find("other"), nullptr);
 }
 

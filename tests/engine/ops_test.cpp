@@ -75,7 +75,7 @@ TEST(SiluGate, EqualsItsDefinition) {
                                    -86, -87,   -88,    -90, 1e4F, -1e4F, 1e30F};
   std::copy(special.begin(), special.end(), x.begin());
   std::vector<float> out(x.size() / 2);
-  silu_gate(pool, matrix(x, 1), matrix(out, 1));
+  gate(pool, Activation::kSilu, matrix(x, 1), matrix(out, 1));
   for (std::size_t i = 0; i < out.size(); ++i) {
     const double gate = x[i], up = x[out.size() + i];
     const double expected = gate / (1 + std::exp(-gate)) * up;
@@ -87,14 +87,55 @@ TEST(SiluGate, KeepsNaNAndRoundsRowByRow) {
   SerialExecutor serial;
   std::vector<float> x{NAN, 1, 2, 3, 4, 5, NAN, 6};  // rows [gate, gate, up, up]
   std::vector<float> out(4);
-  silu_gate(serial, matrix(x, 2), matrix(out, 2));
+  gate(serial, Activation::kSilu, matrix(x, 2), matrix(out, 2));
   EXPECT_TRUE(std::isnan(out[0]));
   EXPECT_NEAR(out[1], 3 / (1 + std::exp(-1.0)), 1e-6);
   EXPECT_TRUE(std::isnan(out[2]));
   EXPECT_NEAR(out[3], 30 / (1 + std::exp(-5.0)), 1e-5);
   std::vector<BFloat16> rounded(4);
-  silu_gate(serial, matrix(x, 2), matrix(rounded, 2));
+  gate(serial, Activation::kSilu, matrix(x, 2), matrix(rounded, 2));
   EXPECT_EQ(rounded[3], from_float<BFloat16>(out[3]));
+}
+
+TEST(GeluGate, EqualsItsDefinition) {
+  const std::vector<float> gates{-20, -3, -0.7F, -0.01F, 0, 0.3F, 1, 2.5F, 20};
+  std::vector<float> x = gates, out(gates.size());
+  for (std::size_t i = 0; i < gates.size(); ++i) x.push_back(0.5F + static_cast<float>(i));
+  SerialExecutor serial;
+  gate(serial, Activation::kGelu, matrix(x, 1), matrix(out, 1));
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    const double g = double{gates[i]};
+    const double u = std::sqrt(2 / std::acos(-1.0)) * (g + 0.044715 * g * g * g);
+    const double expected = g / 2 * (1 + std::tanh(u)) * double{x[gates.size() + i]};
+    EXPECT_NEAR(out[i], expected, 1e-6 * std::max(1.0, std::abs(expected))) << g;
+  }
+}
+
+TEST(NormHeads, NormsEachHeadByItself) {
+  std::vector<float> x{3, 4, 6, 8, 100, 100, 1, -1, 2, 2, 7, 7};  // two rows of three heads
+  const std::vector<float> weight{1, 2};
+  SerialExecutor serial;
+  const TensorView all(x.data(), DType::kF32, {2, 3, 2});
+  norm_heads(serial, all.slice(1, 0, 2), weight, 0);
+  const float a = 3 / std::sqrt(12.5F), b = 8 / std::sqrt(12.5F);
+  const std::vector<float> expected{a, b, a, b, 100, 100, 1, -2, 1, 2, 7, 7};
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], expected[i], 1e-6) << i;
+}
+
+TEST(Rope, RotatesHalvesOfAHead) {
+  std::vector<float> x{1, 2, 3, 4, 5, 6}, out(6);
+  SerialExecutor serial;
+  RopeTable table({.pairs = RopePairs::kHalves, .rotated = 4, .base = 100}, 1);
+  table.set(std::vector<std::int32_t>{3});
+  const TensorView from(x.data(), DType::kF32, {1, 1, 6}), to(out.data(), DType::kF32, {1, 1, 6});
+  rope(serial, table, {.x = from, .rotated_heads = 1, .out = to});
+  const double first = 3, second = 3 * 0.1;  // the angles of pairs (0, 2) and (1, 3)
+  EXPECT_NEAR(out[0], std::cos(first) - 3 * std::sin(first), 1e-6);
+  EXPECT_NEAR(out[2], std::sin(first) + 3 * std::cos(first), 1e-6);
+  EXPECT_NEAR(out[1], 2 * std::cos(second) - 4 * std::sin(second), 1e-6);
+  EXPECT_NEAR(out[3], 2 * std::sin(second) + 4 * std::cos(second), 1e-6);
+  EXPECT_EQ(out[4], 5);
+  EXPECT_EQ(out[5], 6);
 }
 
 TEST(RopeTable, HoldsExactAnglesAtFarPositions) {

@@ -96,14 +96,26 @@ class Alone {
     Logits logits;
   };
 
+  // Draws each token once more.
   Answer run(Request request) {
     request.draft_lookup = 0;
     request.cache_salt.clear();
-    Logits logits(static_cast<std::size_t>(request.num_samples));
-    request.on_logits = [&](int sample, int, std::span<const float> row) {
-      logits.at(static_cast<std::size_t>(sample)).push_back(fingerprint(row));
+    const auto num_samples = static_cast<std::size_t>(request.num_samples);
+    Logits logits(num_samples);
+    std::vector<std::vector<TokenId>> history(num_samples, request.prompt);
+    TokenId drawn = -1;
+    request.on_logits = [&](int sample, int step, std::span<const float> row) {
+      const auto i = static_cast<std::size_t>(sample);
+      logits.at(i).push_back(fingerprint(row));
+      drawn =
+          sampler_.sample(row, request.sampling, history[i], {i, static_cast<std::uint64_t>(step)});
     };
-    const RequestId id = engine_.submit(std::move(request));
+    request.on_token = [&](int sample, TokenId token) {
+      EXPECT_EQ(token, drawn);
+      history[static_cast<std::size_t>(sample)].push_back(token);
+      return true;
+    };
+    const RequestId id = engine_.submit(request);
     while (engine_.step()) {
     }
     return {engine_.take_result(id).value(), std::move(logits)};
@@ -120,6 +132,7 @@ class Alone {
     return options;
   }
   Engine engine_;
+  Sampler sampler_{TinyModel::kVocabSize};
 };
 
 // What must have happened, or the test has shown nothing.
@@ -272,6 +285,22 @@ TEST_F(UnderPressure, GenerateLeavesNothingBehindIfTwoCallbacksThrow) {
   EXPECT_THROW(engine.generate(request), Interruption);
   EXPECT_TRUE(engine.take_result(first));
   EXPECT_THROW(engine.take_result(first + 1), InputError);
+}
+
+TEST_F(UnderPressure, RefusedDraftsGiveTheirBlocksBack) {
+  EngineOptions small = options();
+  small.block_size = 1;
+  Engine engine(file_.path(), small);
+  Request request = request_of({1, 2, 3}, 60);
+  request.sampling = {.temperature = 3, .top_k = 2};  // so that it repeats itself, but not for long
+  request.draft_lookup = 5;
+  std::int64_t known = std::ssize(request.prompt);
+  request.on_token = [&](int, TokenId) { return ++known > 0; };
+  const RequestId id = engine.submit(request);
+  while (engine.step()) EXPECT_EQ(engine.statistics().kv_blocks_used, known - 1);
+  EXPECT_TRUE(engine.take_result(id));
+  const Statistics s = engine.statistics();
+  EXPECT_GT(s.drafted_tokens, s.accepted_draft_tokens);
 }
 
 TEST_F(UnderPressure, AnEngineMayGoWhileRequestsRun) {

@@ -28,6 +28,9 @@ struct TinyModel {
   int extra_tokens = 0;  // that the tokenizer has and the embedding has not
   unsigned seed = 1;
   std::vector<float> rope_factors = {};
+  // The gemma3 architecture instead of llama's: all but every pattern-th layer see a window.
+  bool gemma = false;
+  int window = 20, pattern = 2;  // pattern 0: the file does not say
   // Adds keys and tensors to a file.
   std::function<void(GgufWriter&)> more = [](GgufWriter&) {};
   std::map<std::string, std::vector<float>> tensors = {};  // filled by fill()
@@ -54,6 +57,11 @@ struct TinyModel {
                              {p + "ffn_gate.weight", {ffn, width}},
                              {p + "ffn_up.weight", {ffn, width}},
                              {p + "ffn_down.weight", {width, ffn}}});
+      if (gemma)
+        all.insert(all.end(), {{p + "attn_q_norm.weight", {head_size}},
+                               {p + "attn_k_norm.weight", {head_size}},
+                               {p + "post_attention_norm.weight", {width}},
+                               {p + "post_ffw_norm.weight", {width}}});
     }
     return all;
   }
@@ -75,9 +83,10 @@ struct TinyModel {
   }
 
   std::vector<std::byte> bytes() const {
-    GgufWriter w;
+    const std::string architecture = gemma ? "gemma3" : "llama";
+    GgufWriter w(architecture);
     const auto u32 = [&](const char* key, int value) {
-      w.value(std::string("llama.") + key, static_cast<std::uint32_t>(value));
+      w.value(architecture + "." + key, static_cast<std::uint32_t>(value));
     };
     u32("block_count", layers);
     u32("context_length", context);
@@ -88,8 +97,12 @@ struct TinyModel {
     u32("attention.key_length", head_size);
     u32("attention.value_length", head_size);
     u32("rope.dimension_count", rotated);
-    w.value("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-    w.value("llama.rope.freq_base", static_cast<float>(rope_base));
+    w.value(architecture + ".attention.layer_norm_rms_epsilon", 1e-5F);
+    w.value(architecture + ".rope.freq_base", static_cast<float>(rope_base));
+    if (gemma) {
+      u32("attention.sliding_window", window);
+      if (pattern > 0) u32("attention.sliding_window_pattern", pattern);
+    }
     std::vector<std::string> tokens;
     std::vector<std::int32_t> kinds(static_cast<std::size_t>(kVocabSize + extra_tokens), 1);
     for (int byte = 0; byte < 256; ++byte)

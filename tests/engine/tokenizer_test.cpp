@@ -184,6 +184,18 @@ TEST(Tokenizer, BosIsAsTheFileSays) {
   EXPECT_TRUE(tables.make().adds_bos());
 }
 
+TEST(Tokenizer, AnEndBehindThePromptIsRefused) {
+  Tables tables;
+  tables.more = [](GgufWriter& file) { file.value("tokenizer.ggml.add_eos_token", true); };
+  for (const char* model : {"gpt2", "llama"}) {
+    tables.model = model;
+    EXPECT_EQ(refused(tables).argument(), "f.gguf: key 'tokenizer.ggml.add_eos_token'");
+  }
+  tables.model = "gpt2";
+  tables.more = [](GgufWriter& file) { file.value("tokenizer.ggml.add_eos_token", false); };
+  EXPECT_EQ(tables.make().encode("a"), Ids{'a'});
+}
+
 TEST(Tokenizer, CarriesTheChatTemplate) {
   Tables tables;
   EXPECT_EQ(tables.make().chat_template(), "");
@@ -193,8 +205,8 @@ TEST(Tokenizer, CarriesTheChatTemplate) {
 
 TEST(Tokenizer, RefusesOtherTokenizersByName) {
   Tables tables;
-  tables.model = "llama";
-  EXPECT_EQ(refused(tables).given(), "'llama'");
+  tables.model = "bert";
+  EXPECT_EQ(refused(tables).given(), "'bert'");
   tables.model = "gpt2";
   tables.pre = "qwen2";
   EXPECT_EQ(refused(tables).given(), "'qwen2'");

@@ -25,8 +25,8 @@ struct Golden {
   std::vector<std::vector<std::pair<TokenId, double>>> top8;
 };
 
-Golden golden(const std::string& name) {
-  std::ifstream in(std::string(FOVEA_TEST_DATA) + "/golden_smollm2.json");
+Golden golden(const std::string& model, const std::string& name) {
+  std::ifstream in(std::string(FOVEA_TEST_DATA) + "/golden_" + model + ".json");
   const nlohmann::json c = nlohmann::json::parse(in).at("cases").at(name);
   Golden g;
   c.at("text").get_to(g.text);
@@ -77,14 +77,34 @@ void expect_top8(std::span<const float> logits,
   EXPECT_EQ(ids, wanted) << "step " << step;
 }
 
-class GoldenF32 : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+// A backend, and a case of a model: what every model's golden tests run over.
+struct ModelCase {
+  std::string model, name;
+};
+using CaseOnBackend = std::tuple<const char*, ModelCase>;
+const std::vector<ModelCase>& model_cases() {
+  static const std::vector<ModelCase> all{
+      {"smollm2", "short"},    {"smollm2", "unicode"},   {"smollm2", "chat"},
+      {"smollm2", "long"},     {"gemma3-270m", "short"}, {"gemma3-270m", "unicode"},
+      {"gemma3-270m", "long"},  // crosses the window
+  };
+  return all;
+}
+std::string name_of_case(const testing::TestParamInfo<CaseOnBackend>& info) {
+  const auto& [backend, c] = info.param;
+  std::string name = std::string(backend) + "_" + c.model + "_" + c.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+class GoldenF32 : public testing::TestWithParam<CaseOnBackend> {};
 
 TEST_P(GoldenF32, EqualsTheReference) {
-  const auto& [backend, name] = GetParam();
-  const Golden g = golden(name);
+  const auto& [backend, c] = GetParam();
+  const Golden g = golden(c.model, c.name);
   ASSERT_EQ(g.greedy.size(), 32U);
   ASSERT_EQ(g.top8.size(), 8U);
-  Engine engine(test::model_path("smollm2"), options_of(backend, WeightType::kF32));
+  Engine engine(test::model_path(c.model), options_of(backend, WeightType::kF32));
   EXPECT_EQ(engine.encode_prompt(g.text, g.bos), g.tokens);
   Request request = request_of(g);
   request.score = true;
@@ -103,26 +123,22 @@ TEST_P(GoldenF32, EqualsTheReference) {
   EXPECT_EQ(engine.statistics().backends[0].second, backend);
 }
 
-constexpr std::array kCases{"short", "unicode", "chat", "long"};
-std::string name_of_case(const testing::TestParamInfo<GoldenF32::ParamType>& info) {
-  return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-}
 INSTANTIATE_TEST_SUITE_P(Backends, GoldenF32,
                          testing::Combine(testing::Values("cpu", "cpu_reference"),
-                                          testing::ValuesIn(kCases)),
+                                          testing::ValuesIn(model_cases())),
                          name_of_case);
 
-class GoldenBf16 : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+class GoldenBf16 : public testing::TestWithParam<CaseOnBackend> {};
 
 TEST_P(GoldenBf16, ScoresThePromptNearTheReference) {
-  const auto& [backend, name] = GetParam();
+  const auto& [backend, c] = GetParam();
   const EngineOptions options = options_of(backend, WeightType::kBF16);
   if (Device::host().cpu_level < CpuLevel::kAvx512) {  // oneDNN has no such product there
-    EXPECT_THROW(Engine(test::model_path("smollm2"), options), ConfigError);
+    EXPECT_THROW(Engine(test::model_path(c.model), options), ConfigError);
     return;
   }
-  Engine engine(test::model_path("smollm2"), options);
-  const Golden g = golden(name);
+  Engine engine(test::model_path(c.model), options);
+  const Golden g = golden(c.model, c.name);
   Request request = request_of(g);
   request.max_tokens = 0;
   request.score = true;
@@ -133,13 +149,13 @@ TEST_P(GoldenBf16, ScoresThePromptNearTheReference) {
 }
 INSTANTIATE_TEST_SUITE_P(Backends, GoldenBf16,
                          testing::Combine(testing::Values("cpu", "cpu_reference"),
-                                          testing::ValuesIn(kCases)),
+                                          testing::ValuesIn(model_cases())),
                          name_of_case);
 
 // How a run may be cut.
 struct Cut {
   const char* backend;
-  const char* name;
+  ModelCase of;
   int block_size, max_batch_tokens;
 };
 
@@ -147,29 +163,35 @@ class GoldenCuts : public testing::TestWithParam<Cut> {};
 
 TEST_P(GoldenCuts, GiveTheSameTokens) {
   const Cut& cut = GetParam();
-  const Golden g = golden(cut.name);
+  const Golden g = golden(cut.of.model, cut.of.name);
   EngineOptions options = options_of(cut.backend, WeightType::kF32);
   options.block_size = cut.block_size;
   options.max_batch_tokens = cut.max_batch_tokens;
-  Engine engine(test::model_path("smollm2"), options);
+  Engine engine(test::model_path(cut.of.model), options);
   EXPECT_EQ(engine.generate(request_of(g)).samples[0].tokens, g.greedy);
 }
 
 std::vector<Cut> cuts() {
+  const ModelCase short_case{"smollm2", "short"}, unicode{"smollm2", "unicode"};
+  const ModelCase chat{"smollm2", "chat"}, long_case{"smollm2", "long"};
+  const ModelCase windows{"gemma3-270m", "long"};
   std::vector<Cut> all;
   for (const int block_size : {1, 7, 16, 64}) {
-    for (const int chunk : {1, 13, 512}) all.push_back({"cpu", "unicode", block_size, chunk});
-    all.push_back({"cpu_reference", "short", block_size, 512});
-    all.push_back({"cpu", "long", block_size, 512});
+    for (const int chunk : {1, 13, 512}) all.push_back({"cpu", unicode, block_size, chunk});
+    all.push_back({"cpu_reference", short_case, block_size, 512});
+    all.push_back({"cpu", long_case, block_size, 512});
+    all.push_back({"cpu", windows, block_size, 200});
   }
-  for (const int chunk : {1, 13}) all.push_back({"cpu_reference", "chat", 16, chunk});
-  all.push_back({"cpu", "long", 16, 13});
+  for (const int chunk : {1, 13}) all.push_back({"cpu_reference", chat, 16, chunk});
+  all.push_back({"cpu", long_case, 16, 13});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Cuts, GoldenCuts, testing::ValuesIn(cuts()), [](const auto& p) {
   const Cut& c = p.param;
-  return std::string(c.backend) + "_" + c.name + "_block" + std::to_string(c.block_size) +
-         "_chunk" + std::to_string(c.max_batch_tokens);
+  std::string name = std::string(c.backend) + "_" + c.of.model + "_" + c.of.name + "_block" +
+                     std::to_string(c.block_size) + "_chunk" + std::to_string(c.max_batch_tokens);
+  std::ranges::replace(name, '-', '_');
+  return name;
 });
 
 // With bf16 weights the words are still the model's.

@@ -28,12 +28,16 @@ class Tokenizer {
 
   // No BOS is added. `parse_special`: the texts of control tokens become these tokens; otherwise
   // they are plain text. Text that is not UTF-8 is accepted, its broken bytes are tokenised one by
-  // one. InputError for a byte that the vocabulary has no token for, with its place. Const members
-  // may run in many threads.
+  // one. InputError for a byte that the vocabulary has no token for, with its place. Some models
+  // want a space in front of plain text: it is put at the beginning and behind each token that was
+  // found by its text. Const members may run in many threads.
   std::vector<TokenId> encode(std::string_view text, bool parse_special = true) const;
   // The bytes of the tokens, one behind the other; control tokens as their text if `show_special`,
-  // else as nothing. InputError for an id outside the vocabulary.
+  // else as nothing. InputError for an id outside the vocabulary. The tokens must be a text from
+  // its beginning: a space where encode puts one is left out. So decode gives back what was
+  // encoded, except that U+2581 becomes a space if the vocabulary writes spaces that way.
   std::string decode(std::span<const TokenId> tokens, bool show_special = true) const;
+  // One token's bytes, as decode has them, but with every space.
   void append_piece(TokenId token, bool show_special, std::string& out) const;
 
   int vocab_size() const;
@@ -50,7 +54,8 @@ class Tokenizer {
 };
 
 // Turns tokens into text piece by piece and never hands out half a UTF-8 character. Bytes that can
-// no longer become a character turn into U+FFFD, one for each maximal broken part.
+// no longer become a character turn into U+FFFD, one for each maximal broken part. The tokens may
+// continue a text, so no space is left out.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool show_special = true);

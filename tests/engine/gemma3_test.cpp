@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gemma3.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "fovea/engine/engine.h"
+#include "loaded_model.h"
+
+namespace fovea::engine {
+namespace {
+
+using test::expect_right, test::Loaded, test::some_tokens, test::TemporaryFile, test::TinyModel,
+    test::TinyTransformer, test::Tokens, test::worst;
+
+TinyModel gemma(int window = 8, int layers = 4) {
+  TinyModel model{.layers = layers, .rope_base = 1e6, .seed = 3};
+  model.gemma = true;
+  model.window = window;
+  return model;
+}
+
+TEST(Gemma3, EqualsPlainLoops) {
+  for (const int window : {1, 8, 64}) expect_right(gemma(window).fill(), 4e-5);
+}
+
+TEST(Gemma3, WithOneKeyHeadAndWholeHeadsRotated) {
+  TinyModel model = gemma(5, 7);
+  model.kv_heads = 1;
+  model.head_size = model.rotated = 16;
+  model.pattern = 6;
+  expect_right(model.fill(), 1e-4);
+}
+
+TEST(Gemma3, ReadsItsHeader) {
+  TinyModel model = gemma(9, 7);
+  model.pattern = 3;
+  const auto bytes = model.fill().bytes();
+  const ModelHeader header = gemma3::read_header(GgufFile::parse(bytes, "f"), {});
+  ASSERT_EQ(header.layers.size(), 7U);
+  for (std::size_t i = 0; i < 7; ++i)
+    EXPECT_EQ(header.layers[i].sliding_window, i == 2 || i == 5 ? 0 : 9) << i;
+  EXPECT_FLOAT_EQ(header.layers[0].scale, 1 / std::sqrt(10.0F));
+}
+
+// The 270M file has neither a pattern nor a local base.
+TEST(Gemma3, FilesMayLeaveOutThePattern) {
+  TinyModel model = gemma(9, 12);
+  model.pattern = 0;
+  const auto bytes = model.fill().bytes();
+  const ModelHeader header = gemma3::read_header(GgufFile::parse(bytes, "f"), {});
+  for (std::size_t i = 0; i < 12; ++i)
+    EXPECT_EQ(header.layers[i].sliding_window == 0, i == 5 || i == 11) << i;
+}
+
+TEST(Gemma3, RefusesByNameWhatItDoesNotCompute) {
+  TinyModel model = gemma().fill();
+  const auto expect = [&](const char* name, auto value) {
+    model.more = [&](test::GgufWriter& w) { w.value(name, value); };
+    try {
+      Loaded loaded(model);
+      ADD_FAILURE() << name << " was accepted";
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  };
+  expect("gemma3.final_logit_softcapping", 30.0F);
+  expect("gemma3.rope.freq_base_swa", -1.0F);
+}
+
+// Two groups on the same pages: blocks behind the window are given back and used again, and what
+// they hold then is nobody's.
+TEST(Gemma3, BlocksBehindTheWindowAreFreedAndNeverReadAgain) {
+  const TinyModel model = gemma(8).fill();
+  Loaded loaded(model);
+  ASSERT_EQ(loaded.cache().groups().size(), 2U);
+  const Tokens prompt = some_tokens(40, 1), other = some_tokens(16, 2);
+  const auto expected = TinyTransformer(model).logits(prompt);
+  auto got = loaded.step({{prompt.begin(), prompt.begin() + 20}});
+  EXPECT_LT(worst(got[19], expected[19]), 4e-5);
+  // 20 tokens: positions from 13 on can be seen by the next one; blocks of four.
+  const auto holes = [&](std::size_t group) {
+    return std::ranges::count(loaded.request(0).blocks()[group].blocks(), 0);
+  };
+  EXPECT_EQ(holes(0) + holes(1), 3);
+  const std::int64_t used = loaded.cache().num_used();
+  EXPECT_EQ(used, 5 + 2);
+  loaded.step({{}, other});  // uses what was freed
+  loaded.poison_free_blocks();
+  got = loaded.step({{prompt.begin() + 20, prompt.end()}});
+  for (std::size_t i = 0; i < 20; ++i) EXPECT_LT(worst(got[i], expected[20 + i]), 4e-5) << i;
+}
+
+// The answers of many at once, each as long as several windows, with far fewer blocks than all
+// their tokens would need.
+TEST(Gemma3, BothBackendsServeLongRequestsAtOnceAsAlone) {
+  TinyModel model = gemma(8);
+  model.context = 120;
+  const TemporaryFile file(model.fill().bytes());
+  EngineOptions options;
+  options.weights = WeightType::kF32;
+  options.threads = 2;
+  options.block_size = 4;
+  std::vector<std::vector<Tokens>> answers;
+  for (const char* backend : {"cpu", "cpu_reference"})
+    for (const bool at_once : {false, true}) {
+      options.backend = backend;
+      options.max_batch_tokens = at_once ? 24 : 512;
+      options.kv_blocks = at_once ? 70 : 400;
+      Engine engine(file.path(), options);
+      std::vector<RequestId> ids;
+      std::vector<Tokens> all;
+      for (int i = 0; i < 9; ++i) {
+        Request request;
+        request.prompt = some_tokens(10 + 7 * (i % 5), 7);  // they share their beginnings
+        request.prompt.push_back(i);
+        request.max_tokens = 50;
+        request.ignore_eos = true;
+        if (at_once)
+          ids.push_back(engine.submit(request));
+        else
+          all.push_back(engine.generate(request).samples[0].tokens);
+      }
+      while (engine.step()) ASSERT_EQ(engine.check_ownership(), std::vector<std::string>());
+      for (const RequestId id : ids) all.push_back(engine.take_result(id)->samples[0].tokens);
+      EXPECT_EQ(engine.statistics().kv_blocks_used, 0);
+      if (at_once) {
+        EXPECT_GT(engine.statistics().preemptions, 0);
+        EXPECT_GT(engine.statistics().prefix_hit_tokens, 0);
+      }
+      answers.push_back(all);
+    }
+  for (const auto& answer : answers) EXPECT_EQ(answer, answers[0]);
+}
+
+}  // namespace
+}  // namespace fovea::engine
