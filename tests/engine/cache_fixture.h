@@ -9,12 +9,14 @@
 
 namespace fovea::engine::test {
 
-inline AttentionLayer tiny_layer(const std::string& name, int head_size, int block_size) {
+inline AttentionLayer tiny_layer(const std::string& name, int head_size, int block_size,
+                                 int window = 0) {
   LayerSpec spec;
   spec.name = name;
   spec.num_heads = 2;
   spec.head_size = head_size;
   spec.block_size = {block_size};
+  spec.sliding_window = window;
   return make_layer(spec, Registry::builtin(), Device::host(), {});
 }
 

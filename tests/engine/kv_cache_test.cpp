@@ -33,6 +33,48 @@ TEST(KVCache, EqualLayersShareAGroup) {
   EXPECT_EQ(cache.groups()[0].backend(), layers[0].backend().name());
 }
 
+// Five layers with a window of six tokens, two without.
+std::vector<AttentionLayer> window_layers() {
+  std::vector<AttentionLayer> layers;
+  for (const int window : {6, 6, 0, 6, 6, 0, 6})
+    layers.push_back(test::tiny_layer(std::to_string(layers.size()), 8, 4, window));
+  return layers;
+}
+
+TEST(KVCache, GroupsOfOneSizeShareThePages) {
+  const auto layers = window_layers();
+  CacheOptions options = kOptions;
+  options.max_model_len = 100;
+  KVCache cache(layers, options, {});
+  ASSERT_EQ(cache.groups().size(), 4U);  // 2 + 2 + 1 with a window, 2 without
+  int windows = 0;
+  for (const CacheGroup& group : cache.groups()) windows += group.kind() == "sliding_window";
+  EXPECT_EQ(windows, 3);
+  // A window's blocks: the five tokens before a chunk of eight, and one more where they begin
+  // inside.
+  EXPECT_EQ(cache.groups()[0].blocks_for(4), 1);
+  EXPECT_EQ(cache.groups()[0].blocks_for(100), cache.groups()[0].max_blocks());
+  EXPECT_EQ(cache.groups()[0].max_blocks(), 4 + 1);
+  EXPECT_EQ(cache.num_blocks(), 3 * 5 + 25);
+  std::vector<RequestBlocks> request = request_of(cache);
+  for (RequestBlocks& blocks : request) ASSERT_TRUE(blocks.reserve(3));
+  HostBatch batch(2);
+  const auto& metadata = batch.set(std::vector<RequestLengths>{{3, 3}});
+  std::vector<LayerStep> steps(layers.size());
+  cache.plan(std::vector<CachedPart>{{request, 0, 3}}, metadata, steps);
+  // The first layer of each group lies in the same memory, the second in another.
+  const auto place = [&](std::size_t layer) { return steps[layer].cache.keys.data(); };
+  EXPECT_EQ(place(0), place(2));
+  EXPECT_EQ(place(0), place(3));
+  EXPECT_EQ(place(0), place(6));
+  EXPECT_EQ(place(1), place(5));
+  EXPECT_NE(place(0), place(1));
+  // And no block belongs to two of them.
+  std::set<BlockId> blocks;
+  for (const RequestBlocks& group : request) blocks.insert(group.blocks()[0]);
+  EXPECT_EQ(blocks.size(), 4U);
+}
+
 TEST(KVCache, HasRoomForTheLongestRequestUnlessToldOtherwise) {
   EXPECT_EQ(KVCache(test::tiny_layers({8}), kOptions, {}).num_blocks(), 3);
   EXPECT_EQ(KVCache(test::tiny_layers({8, 16}), kOptions, {}).num_blocks(), 6);  // in each group

@@ -161,6 +161,53 @@ TEST_F(SequenceCaches, NothingIsRememberedWhenNobodyCanFindIt) {
   EXPECT_EQ(cache_.index()->num_keys(), 0);
 }
 
+// One group with a window of six tokens and one without; a block is in both of them four tokens.
+class WithAWindow : public testing::Test {
+ protected:
+  static std::vector<AttentionLayer> layers() {
+    std::vector<AttentionLayer> layers;
+    for (const int window : {6, 0})
+      layers.push_back(test::tiny_layer(std::to_string(window), 8, 4, window));
+    return layers;
+  }
+  KVCache cache_{layers(),
+                 {.num_blocks = 40, .max_num_reqs = 2, .max_batch_tokens = 8, .max_model_len = 60},
+                 {}};
+  BlockCopies copies_ = BlockCopies(2);
+
+  void compute(SequenceCache& sequence, int from, int to) {
+    ASSERT_TRUE(sequence.prepare(to, copies_));
+    EXPECT_EQ(sequence.num_computed(), from);
+    sequence.commit(tokens_from(0, to));
+  }
+};
+
+TEST_F(WithAWindow, BlocksBehindItAreGivenBackAndStillFound) {
+  SequenceCache first(cache_, "");
+  const std::int64_t wanted = first.missing_blocks(32);
+  EXPECT_EQ(wanted, 8 + cache_.groups()[0].max_blocks());
+  for (int at = 0; at < 32; at += 8) compute(first, at, at + 8);
+  EXPECT_EQ(cache_.num_used(), 8 + 2);  // the last five of 32 tokens: two blocks
+  EXPECT_EQ(first.missing_blocks(32), 0);
+  // Both groups accept 28 tokens, of which the window shows the last five.
+  SequenceCache second(cache_, "");
+  const CommonHit hit = second.look_up(tokens_from(0, 32));
+  EXPECT_EQ(hit.num_tokens, 28);
+  EXPECT_EQ(std::ranges::count(hit.blocks[0], 0), 5);
+  EXPECT_EQ(second.missing_blocks(32, hit), 2);
+  second.adopt(hit);
+  EXPECT_EQ(second.num_computed(), 28);
+  EXPECT_EQ(second.missing_blocks(32), 2);
+  ASSERT_TRUE(second.prepare(32, copies_));
+  second.commit(tokens_from(0, 32));
+  SequenceCache third = second.fork();
+  compute(third, 32, 33);
+  first.clear();
+  second.clear();
+  third.clear();
+  EXPECT_EQ(cache_.num_used(), 0);
+}
+
 class WithoutPrefixCache : public SequenceCaches {
  protected:
   WithoutPrefixCache() : SequenceCaches(false) {}

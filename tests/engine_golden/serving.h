@@ -9,6 +9,7 @@
 #include <bit>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine_golden/model_file.h"
 #include "fovea/engine/engine.h"
@@ -66,16 +67,20 @@ inline std::vector<Case> make_cases(const Engine& engine) {
   return cases;
 }
 
-inline std::vector<Ran> run_cases(Engine& engine, std::span<const Case> cases, bool at_once,
+enum class Order { kOneAtATime, kAtOnce, kAtOnceLongestFirst };
+
+inline std::vector<Ran> run_cases(Engine& engine, std::span<const Case> cases, Order order,
                                   int draft_lookup = 0) {
   std::vector<Ran> all(cases.size());
-  std::vector<RequestId> ids;
-  const auto take = [&](std::size_t i) {
+  std::vector<std::pair<std::size_t, RequestId>> running;
+  const auto take = [&](std::size_t i, RequestId id) {
     std::optional<Result> result;
-    while (!(result = engine.take_result(ids[i]))) engine.step();
+    while (!(result = engine.take_result(id))) engine.step();
     all[i].tokens = result->samples[0].tokens;
   };
-  for (std::size_t i = 0; i < cases.size(); ++i) {
+  for (std::size_t n = 0; n < cases.size(); ++n) {
+    const std::size_t i =
+        order == Order::kAtOnceLongestFirst ? (n + cases.size() - 1) % cases.size() : n;
     Request request;
     request.prompt = cases[i].prompt;
     request.max_tokens = cases[i].max_tokens();
@@ -84,11 +89,11 @@ inline std::vector<Ran> run_cases(Engine& engine, std::span<const Case> cases, b
     request.on_logits = [&all, i](int, int, std::span<const float> logits) {
       all[i].logits.push_back(hash_of(logits));
     };
-    ids.push_back(engine.submit(request));
-    if (!at_once) take(i);
+    running.emplace_back(i, engine.submit(request));
+    if (order == Order::kOneAtATime) take(i, running.back().second);
   }
-  if (at_once)
-    for (std::size_t i = 0; i < cases.size(); ++i) take(i);
+  if (order != Order::kOneAtATime)
+    for (const auto& [i, id] : running) take(i, id);
   return all;
 }
 
@@ -106,7 +111,7 @@ inline const Alone& alone() {
     options.prefix_cache = false;
     Engine engine(model(), options);
     Alone out{make_cases(engine), {}};
-    out.ran = run_cases(engine, out.cases, false);
+    out.ran = run_cases(engine, out.cases, Order::kOneAtATime);
     return out;
   }();
   return all;
@@ -138,7 +143,7 @@ inline void expect_equal_with(const Cut& cut, std::span<const Case> cases) {
   options.max_batch_tokens = cut.chunk;
   options.prefix_cache = cut.prefix_cache;
   Engine engine(model(), options);
-  expect_equal(run_cases(engine, cases, true));
+  expect_equal(run_cases(engine, cases, Order::kAtOnce));
   EXPECT_EQ(engine.statistics().preemptions, 0);
   EXPECT_EQ(engine.statistics().kv_blocks_used, 0);
   EXPECT_EQ(engine.check_ownership(), std::vector<std::string>());
