@@ -137,17 +137,21 @@ class Bench {
   // Threads that wait for work spin for a while: they must not do so beside what is measured next.
   static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
 
-  // Tokens a second of `steps` steps of these products.
+  // Tokens a second of `steps` steps of these products, or of as many as fit some seconds: where
+  // others use the cores, threads that wait for each other at every product hardly get on.
   double ceiling(int steps, const std::vector<ProductRows>& step) {
+    constexpr double kEnough = 3;
     rest();
     const auto begin = std::chrono::steady_clock::now();
     std::int64_t tokens = 0;
-    for (int i = 0; i < steps; ++i)
+    std::chrono::duration<double> seconds{};
+    for (int i = 0; i < steps && seconds.count() < kEnough; ++i) {
       for (const ProductRows& rows : step) {
         ceiling_->multiply(rows);
         tokens += rows.layers;
       }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+      seconds = std::chrono::steady_clock::now() - begin;
+    }
     return static_cast<double>(tokens) / seconds.count();
   }
 

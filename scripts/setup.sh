@@ -11,6 +11,8 @@ apt_packages=(
   libfmt-dev libdnnl-dev ocl-icd-opencl-dev opencl-c-headers libpcre2-dev libcli11-dev nlohmann-json3-dev
   # Tests, benchmarks, checkers.
   libgtest-dev libbenchmark-dev clang-format-19 clang-tidy-19
+  # Fuzzers.
+  clang-19 libclang-rt-19-dev
   # Checkers, and the models that come as Python packages.
   python3 python3-pip python3-venv
 )

@@ -94,8 +94,16 @@ stage "ci: build" build ci
 if $full; then tests "ci: tests" ci; else tests "ci: tests" ci --label-exclude '^long$'; fi
 
 not_sanitized='^(golden|long|no_sanitizer)$'
-stage "dev: build" build dev
-tests "dev: tests" dev --label-exclude "$not_sanitized"
+if $full; then
+  stage "dev: build" build dev
+else  # only what its tests need
+  sanitized=(example_one_layer example_serving)
+  for folder in base kv attention select backends backends_cpu allocation engine apps; do
+    sanitized+=("fovea_tests_$folder")
+  done
+  stage "dev: build" build dev --target "${sanitized[@]}"
+fi
+tests "dev: tests" dev --label-exclude "$not_sanitized" --exclude-regex '(golden|long)_NOT_BUILT'
 if $full; then tests "dev: real model" dev --label-regex '^golden$'; fi
 
 # ThreadSanitizer wants its address ranges free, which a very random memory layout does not always grant.

@@ -22,7 +22,9 @@ MAY_USE = {
     "engine": {"base", "kv", "attention", "select", "parallel", "umbrella", "engine"},
 }
 BACKEND_MAY_USE = {"base", "kv", "attention", "cuda"}  # and its own folder, never a sibling
-OUTSIDE = {"base", "kv", "attention", "select", "parallel", "umbrella", "engine"}  # apps/, examples/, bench/
+OUTSIDE = {"base", "kv", "attention", "select", "parallel", "umbrella", "engine"}  # apps/, examples/, bench/, fuzz/
+# Folders beyond INCLUDE_FOLDERS whose headers a folder may also include.
+MORE_FOLDERS = {"apps": ("apps",), "fuzz": ("apps", "tests")}  # the program's readers are fuzzed too
 # What a backend's kernels/ may include besides headers of that folder: values, no policy.
 KERNEL_HEADERS = {
     "fovea/base/dtype.h", "fovea/base/float_formats.h", "fovea/base/tensor.h", "fovea/attention/mask.h",
@@ -38,6 +40,7 @@ LIBRARIES = {  # beyond the standard and system headers
     "apps": re.compile(r"^(fmt/|CLI/|nlohmann/)"),
     "examples": re.compile(r"^$"),
     "bench": re.compile(r"^(fmt/|benchmark/|nlohmann/|CLI/|dnnl\.hpp$|omp\.h$|sys/mman\.h$)"),
+    "fuzz": re.compile(r"^$"),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
@@ -66,6 +69,8 @@ def part_of(path):
 def allowed_parts(part):
     if part.startswith("backend:"):
         return BACKEND_MAY_USE | {part}
+    if part == "fuzz:":
+        return OUTSIDE | {part, "apps:fovea", "tests:"}
     if ":" in part:
         return OUTSIDE | {part}
     return MAY_USE.get(part, set())
@@ -73,7 +78,7 @@ def allowed_parts(part):
 
 def resolve(root, includer, name):
     """The repository file an #include line names, or None for one from elsewhere."""
-    for base in (includer.parent, *INCLUDE_FOLDERS, *(["apps"] if includer.parts[0] == "apps" else [])):
+    for base in (includer.parent, *INCLUDE_FOLDERS, *MORE_FOLDERS.get(includer.parts[0], ())):
         candidate = pathlib.Path(base) / name
         if (root / candidate).is_file():
             return pathlib.Path(*[p for p in candidate.parts if p != "."])
@@ -101,7 +106,7 @@ def check_own_include(path, target):
         return "a public header includes a private one"
     if path.parts[0] not in ("src", "include") and target.parts[0] == "src":
         return "only public headers may be used outside src/"
-    if path.parts[0] in ("apps", "examples", "bench") and target.parts[:2] == ("engine", "src"):
+    if path.parts[0] in ("apps", "examples", "bench", "fuzz") and target.parts[:2] == ("engine", "src"):
         return "only the engine's public headers may be used outside engine/"
     if target_part not in allowed_parts(part):
         return f"{part.rstrip(':')} may not include {target_part.rstrip(':')}"
@@ -158,7 +163,7 @@ def mirrors(path):
 
 def check(root):
     sources = [f for f in repository.files(root, repository.CPP_SUFFIXES)
-               if f.parts[0] in ("include", "src", "engine", "apps", "examples", "bench")]
+               if f.parts[0] in ("include", "src", "engine", "apps", "examples", "bench", "fuzz")]
     violations = []
     for path in sources:
         violations += check_file(root, path)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the generated parts of the README true.
+"""Keeps the generated parts of the pages true: the README's and docs/support.md's, and those of any other page.
 
 A part lies between `<!-- begin SOURCE -->` and `<!-- end SOURCE -->`. SOURCE is a file of the repository, shown as code, or
 `fovea ARGUMENTS`, replaced by what the program prints.
@@ -15,7 +15,11 @@ import shlex
 import subprocess
 import sys
 
+import repository
+
 PART = re.compile(r"<!-- begin (?P<source>.+?) -->\n(?P<body>.*?)<!-- end (?P=source) -->", re.DOTALL)
+MARK = re.compile(r"^<!-- (begin|end) .+ -->$", re.MULTILINE)
+PAGES = ("README.md", "docs/support.md")  # these must have a generated part
 LANGUAGES = {".cpp": "cpp", ".sh": "sh"}
 
 
@@ -29,30 +33,38 @@ def content(source: str, root: pathlib.Path, program: str) -> str:
     return f"```{LANGUAGES.get(path.suffix, '')}\n{code}```\n"
 
 
+def renewed(text: str, root: pathlib.Path, program: str) -> str:
+    def renew(match: re.Match) -> str:
+        source = match["source"]
+        return f"<!-- begin {source} -->\n{content(source, root, program)}<!-- end {source} -->"
+
+    return PART.sub(renew, text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--readme", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / "README.md")
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    root = args.readme.resolve().parent
-    old = args.readme.read_text()
-    if not PART.search(old):
-        print(f"{args.readme}: no generated part found")
-        return 1
-
-    def renew(match: re.Match) -> str:
-        source = match["source"]
-        return f"<!-- begin {source} -->\n{content(source, root, args.program)}<!-- end {source} -->"
-
-    new = PART.sub(renew, old)
-    if new == old:
-        return 0
-    if args.write:
-        args.readme.write_text(new)
-        return 0
-    print(f"{args.readme} is stale: run tools/readme_parts.py --program {args.program} --write")
-    return 1
+    problems = []
+    pages = {path.as_posix() for path in repository.files(args.root, ".md")} | set(PAGES)
+    for page in sorted(pages):
+        path = args.root / page
+        old = path.read_text(encoding="utf-8") if path.is_file() else ""
+        parts, marks = len(PART.findall(old)), len(MARK.findall(old))
+        if marks != 2 * parts or (parts == 0 and page in PAGES):
+            # A part without its end looks generated and would never be renewed.
+            problems.append(f"{page}: a generated part is missing or has no end")
+            continue
+        new = renewed(old, args.root, args.program)
+        if new != old and args.write:
+            path.write_text(new, encoding="utf-8")
+        elif new != old:
+            problems.append(f"{page} is stale: run tools/readme_parts.py --program {args.program} --write")
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "fovea/command.h"
 #include "fovea/row_text.h"
 #include "fovea/select/registry.h"
+#include "fovea/support_tables.h"
 
 namespace fovea::app {
 namespace {
@@ -25,12 +26,6 @@ std::string obstacle(const Row& row, const Device& device) {
   return {};
 }
 
-std::string joined(const Json& names) {
-  std::string out;
-  for (const auto& name : names) out += (out.empty() ? "" : " ") + name.get<std::string>();
-  return out;
-}
-
 void print_row(const AttentionBackend& backend, const Row& row, const std::string& obstacle) {
   const Json j = row_json(row);
   fmt::print("{} / {}\n", backend.name(), row.name);
@@ -45,22 +40,9 @@ void print_row(const AttentionBackend& backend, const Row& row, const std::strin
   fmt::print("  graphs     {}, rank {}\n", j["graph_support"].get<std::string>(), row.rank);
 }
 
-// A table for the documentation, one line a row; nothing in it depends on this machine.
-int print_markdown() {
-  fmt::print(
-      "| backend | dtypes | cache | head sizes | heads per KV head | blocks | features | layouts "
-      "|\n");
-  fmt::print("|---|---|---|---|---|---|---|---|\n");
+int print_markdown(bool full) {
   const Registry registry = Registry::builtin();
-  for (const AttentionBackend* backend : registry.all()) {
-    for (const Row& row : backend->rows()) {
-      const Json j = row_json(row);
-      fmt::print("| `{}` ({}) | {} | {} | {} | {} | {} | {} | {} |\n", backend->name(), row.name,
-                 joined(j["dtypes"]), joined(j["kv_dtypes"]), sizes_text(row.head_sizes),
-                 sizes_text(row.group_sizes), sizes_text(row.block_sizes), joined(j["features"]),
-                 joined(j["layouts"]));
-    }
-  }
+  fmt::print("{}", full ? support_page(registry.all()) : support_table(registry.all()));
   return kDone;
 }
 
@@ -89,17 +71,22 @@ int list_backends(bool json) {
 
 void add_backends(CLI::App& app, Action& action) {
   auto json = std::make_shared<bool>(false);
-  auto markdown = std::make_shared<bool>(false);
+  auto markdown = std::make_shared<std::string>();
   auto device = std::make_shared<std::string>("cpu");
   CLI::App* c = app.add_subcommand("backends", "Every attention backend, row by row");
   c->add_option("--device", *device, "The machine to ask for")
       ->check(CLI::IsMember({"cpu"}))
       ->capture_default_str();
   c->add_flag("--json", *json, "One JSON document on standard output");
-  c->add_flag("--markdown", *markdown, "A table for the documentation")->excludes("--json");
+  c->add_flag("--markdown{table}", *markdown,
+              "A table for the documentation; --markdown=full: all that the rows say")
+      ->check(CLI::IsMember({"table", "full"}))
+      ->excludes("--json");
   c->footer("Example: fovea backends --json");
   c->callback([json, markdown, device, &action] {
-    action = [json, markdown] { return *markdown ? print_markdown() : list_backends(*json); };
+    action = [json, markdown] {
+      return markdown->empty() ? list_backends(*json) : print_markdown(*markdown == "full");
+    };
   });
 }
 

@@ -87,6 +87,8 @@ void set_field(Prompt& prompt, const std::string& field, const Json& value) {
 
 // Copying and printing a document, as ids are, recurses as deep as it is nested.
 constexpr int kMaxDepth = 64;
+// Each field is compared with all that its object has.
+constexpr std::size_t kMaxFields = 1000;
 
 // Reads one document. Of two equal keys the JSON library would keep the last without a word.
 Json parse_json(const std::string& line) {
@@ -98,6 +100,8 @@ Json parse_json(const std::string& line) {
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second)
       throw UsageError(fmt::format("the field {} is there twice", parsed.dump()));
+    if (event == Event::key && keys.back().size() > kMaxFields)
+      throw UsageError(fmt::format("an object in it has more than {} fields", kMaxFields));
     return true;
   };
   try {

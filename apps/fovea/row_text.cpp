@@ -24,10 +24,8 @@ Json names(const FlagSet<E>& set, E last) {
 std::string text(const Multiples& m) {
   const int first = (m.min + m.base - 1) / m.base * m.base;
   const int last = m.max == INT_MAX ? INT_MAX : m.max / m.base * m.base;
-  if (first == last) return fmt::format("{}", first);
-  const std::string range =
-      last == INT_MAX ? fmt::format("{}+", first) : fmt::format("{}-{}", first, last);
-  return m.base == 1 ? range : fmt::format("{} by {}", range, m.base);
+  const std::string range = range_text({first, last});
+  return m.base == 1 || first == last ? range : fmt::format("{} by {}", range, m.base);
 }
 
 Json list(const Sizes& sizes) {
@@ -41,6 +39,21 @@ Json list(const Sizes& sizes) {
 }
 
 }  // namespace
+
+std::string joined(const Json& names, std::string_view separator) {
+  std::string out;
+  for (const auto& name : names) {
+    if (!out.empty()) out += separator;
+    out += name.get<std::string>();
+  }
+  return out;
+}
+
+std::string range_text(const Range& range) {
+  if (range.min == range.max) return fmt::format("{}", range.min);
+  if (range.max != INT_MAX) return fmt::format("{}-{}", range.min, range.max);
+  return range.min <= 0 ? "any" : fmt::format("{}+", range.min);
+}
 
 std::string sizes_text(const Sizes& sizes) {
   if (sizes == Sizes{{}}) return "any";
@@ -73,6 +86,11 @@ Json row_json(const Row& row) {
   for (CacheLayout layout : row.layouts) out["layouts"].push_back(name_of(layout));
   out["query_len"] = {{"min", row.query_len.min}};
   if (row.query_len.max != INT_MAX) out["query_len"]["max"] = row.query_len.max;
+  out["exclusions"] = Json::array();
+  for (const Exclusion& exclusion : row.exclusions) out["exclusions"].push_back(exclusion.why);
+  out["writes_cache"] = row.forward_includes_kv_cache_update;
+  if (row.reorder_batch_threshold != 0)
+    out["reorder_batch_threshold"] = row.reorder_batch_threshold;
   out["graph_support"] = name_of(row.graphs);
   out["rank"] = row.rank;
   return out;

@@ -39,17 +39,17 @@ class Descriptor {
 // A whole file, mapped for reading.
 class Mapping {
  public:
-  explicit Mapping(const std::string& path) {
-    // Without O_NONBLOCK, opening a pipe would wait for a writer.
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (file.value() < 0) throw InputError(path, system_text(errno), "a GGUF file");
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
+  explicit Mapping(const std::string& path)
+      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (file_.value() < 0) throw InputError(path, system_text(errno), "a GGUF file");
     struct stat status = {};
-    if (::fstat(file.value(), &status) != 0)
+    if (::fstat(file_.value(), &status) != 0)
       throw InputError(path, system_text(errno), "a GGUF file");
     if (!S_ISREG(status.st_mode)) throw InputError(path, "not a regular file", "a GGUF file");
     if (status.st_size == 0) throw InputError(path, "an empty file", "a GGUF file");
     size_ = static_cast<std::size_t>(status.st_size);
-    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value(), 0);
+    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file_.value(), 0);
     if (mapped == MAP_FAILED) throw DeviceError("mmap of " + path, errno, system_text(errno));
     address_ = mapped;
   }
@@ -61,8 +61,13 @@ class Mapping {
     return {static_cast<const std::byte*>(address_), size_};
   }
   void release_pages() const { ::madvise(address_, size_, MADV_DONTNEED); }
+  bool is_whole() const {
+    struct stat status = {};
+    return ::fstat(file_.value(), &status) == 0 && std::cmp_greater_equal(status.st_size, size_);
+  }
 
  private:
+  Descriptor file_;
   void* address_ = nullptr;
   std::size_t size_ = 0;
 };
@@ -229,6 +234,12 @@ const GgufTensor& GgufFile::require(std::string_view name) const {
 }
 
 std::span<const GgufTensor> GgufFile::tensors() const { return state_->contents.tensors; }
+
+void GgufFile::check_whole() const {
+  if (state_->mapping && !state_->mapping->is_whole())
+    throw InputError(state_->path, "a file that was cut while it was in use",
+                     "a file that stays as it is; write a new one and rename it");
+}
 
 void GgufFile::release_pages() const {
   if (state_->mapping) state_->mapping->release_pages();

@@ -35,6 +35,7 @@ ModelHeader read_header(const GgufFile& file, const AttentionOptions& options) {
 }
 
 std::unique_ptr<Model> load_model(const GgufFile& file, const ModelOptions& options) {
+  file.check_whole();
   return architecture_of(file).load(file, options);
 }
 

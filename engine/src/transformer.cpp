@@ -121,11 +121,13 @@ Weights load_weights(const GgufFile& file, const Config& c, LinearContext& linea
       options.on_progress(static_cast<double>(parts) / static_cast<double>(c.layers.size() + 1));
   };
   for (BlockTensors& b : blocks) {
+    file.check_whole();
     w.blocks.push_back({std::move(b.norms), Linear(linear, b.qkv),
                         Linear(linear, b.attention_output), Linear(linear, b.gate_up),
                         Linear(linear, b.down)});
     packed(w.blocks.size());
   }
+  file.check_whole();
   w.output.emplace(linear, std::span(&output, 1));
   packed(c.layers.size() + 1);
   return w;
@@ -134,7 +136,8 @@ Weights load_weights(const GgufFile& file, const Config& c, LinearContext& linea
 class Transformer final : public Model {
  public:
   Transformer(const GgufFile& file, const Config& config, const ModelOptions& options)
-      : config_(config),
+      : file_(file),
+        config_(config),
         linear_(*options.executor, options.attention.dtype),
         layers_(make_layers(config, options)),
         weights_(load_weights(file, config, linear_, options)),
@@ -162,6 +165,7 @@ class Transformer final : public Model {
   }
 
   void forward(const ModelBatch& batch) override {
+    file_.check_whole();  // embed() reads it
     Executor& executor = linear_.executor();
     const std::int64_t n = std::ssize(batch.tokens);
     const TensorView x = x_.rows(n), y = y_.rows(n), normed = normed_.rows(n);
@@ -236,6 +240,7 @@ class Transformer final : public Model {
                   stream);
   }
 
+  const GgufFile& file_;
   Config config_;
   LinearContext linear_;
   std::vector<AttentionLayer> layers_;

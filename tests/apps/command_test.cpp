@@ -184,6 +184,21 @@ TEST(Program, BackendsAsJson) {
   EXPECT_EQ(run_program({"backends"}).exit_code, kDone);
 }
 
+TEST(Program, BackendsAsMarkdown) {
+  const Ran table = run_program({"backends", "--markdown"});
+  ASSERT_EQ(table.exit_code, kDone) << table.err;
+  EXPECT_EQ(table.out.rfind("| backend |", 0), 0U) << table.out;
+  EXPECT_EQ(run_program({"backends", "--markdown=table"}).out, table.out);
+  const Ran full = run_program({"backends", "--markdown=full"});
+  ASSERT_EQ(full.exit_code, kDone) << full.err;
+  EXPECT_EQ(full.out.rfind("## `cpu`", 0), 0U) << full.out;
+  EXPECT_NE(full.out.find("## `cpu_reference`"), std::string::npos) << full.out;
+  // Nothing of the machine that it runs on.
+  EXPECT_EQ(full.out.find("runs here"), std::string::npos) << full.out;
+  expect_refused({"backends", "--markdown=nonsense"}, {"--markdown", "nonsense"});
+  expect_refused({"backends", "--markdown", "--json"}, {"--markdown", "--json"});
+}
+
 TEST(Program, ExplainSaysYesAndNo) {
   const Ran yes = run_program({"explain", "--heads", "9/3", "--head-size", "64", "--json"});
   ASSERT_EQ(yes.exit_code, kDone) << yes.err;

@@ -140,5 +140,18 @@ TEST(Prompts, DeepNestingIsRefused) {
   }
 }
 
+// Reading n fields takes n^2 comparisons.
+TEST(Prompts, ManyFieldsAreRefused) {
+  const auto with_fields = [](int count) {
+    std::string id;
+    for (int i = 0; i < count; ++i) id += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+    return "{\"prompt\": \"a\", \"id\": [{" + id + "}]}";
+  };
+  EXPECT_EQ(read(with_fields(1000)).at(0).id.at(0).size(), 1000U);
+  const std::string text = refusal(with_fields(1001));
+  EXPECT_NE(text.find("line 1: an object in it has more than 1000 fields"), std::string::npos)
+      << text;
+}
+
 }  // namespace
 }  // namespace fovea::app

@@ -88,6 +88,9 @@ class GgufFile {
   const GgufTensor& require(std::string_view name) const;
   std::span<const GgufTensor> tensors() const;
 
+  // InputError if somebody has cut the file since it was opened: to read what is gone would end the
+  // process. It may be cut right after, so this makes the accident unlikely, not impossible.
+  void check_whole() const;
   // Tells the system that the mapped pages are no longer needed; reading them again is slow but
   // right.
   void release_pages() const;

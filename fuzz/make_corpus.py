@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the inputs that the fuzzers begin with, below fuzz/corpus: small ones that reach every part of each reader."""
+
+import pathlib
+import struct
+
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # by value type
+STRING, ARRAY = 8, 9
+F32, F16, Q4_0, Q8_0, Q6_K = 0, 1, 2, 8, 14
+
+
+def text(value):
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def value(kind, given):
+    if kind == STRING:
+        return text(given)
+    if kind == ARRAY:
+        element, items = given
+        return struct.pack("<IQ", element, len(items)) + b"".join(value(element, i) for i in items)
+    return struct.pack("<" + NUMBERS[kind], given)
+
+
+def gguf(keys, tensors=(), version=3):
+    """keys: (name, type, value); tensors: (name, dimensions innermost first, type, bytes)."""
+    out = struct.pack("<IIQQ", 0x46554747, version, len(tensors), len(keys))
+    for name, kind, given in keys:
+        out += text(name) + struct.pack("<I", kind) + value(kind, given)
+    data = b""
+    for name, dimensions, kind, raw in tensors:
+        out += text(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind, len(data))
+        data += raw + bytes(-len(raw) % 32)
+    return out + bytes(-len(out) % 32) + data
+
+
+def gguf_files():
+    architecture = ("general.architecture", STRING, "llama")
+    yield "empty", gguf([architecture])
+    yield "values", gguf([architecture, *((f"v{kind}", kind, 1) for kind in NUMBERS),
+                          *((f"a{kind}", ARRAY, (kind, [0, 1])) for kind in NUMBERS),
+                          ("texts", ARRAY, (STRING, ["a", "", "\u00e9"]))], version=2)
+    yield "tensors", gguf([architecture, ("general.alignment", 4, 32)],
+                          [("a", (2, 3), F32, struct.pack("<6f", *range(6))), ("b", (4,), F16, bytes(8)),
+                           ("c", (32, 2), Q4_0, bytes(range(36))), ("d", (32,), Q8_0, bytes(range(34))),
+                           ("e", (256,), Q6_K, bytes(range(210)))])
+    yield "bpe", gguf([architecture, ("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, "gpt-2"),
+                       ("tokenizer.ggml.tokens", ARRAY, (STRING, ["a", "b", "ab", "<e>"])),
+                       ("tokenizer.ggml.token_type", ARRAY, (5, [1, 1, 1, 3])),
+                       ("tokenizer.ggml.merges", ARRAY, (STRING, ["a b"])), ("tokenizer.ggml.eos_token_id", 4, 3),
+                       ("tokenizer.ggml.add_bos_token", 7, False)])
+    pieces = [f"<0x{byte:02X}>" for byte in range(256)]
+    yield "spm", gguf([architecture, ("tokenizer.ggml.model", STRING, "llama"),
+                       ("tokenizer.ggml.tokens", ARRAY, (STRING, [*pieces, "\u2581a", "<s>"])),
+                       ("tokenizer.ggml.token_type", ARRAY, (0, [*[6] * 256, 1, 3])),
+                       ("tokenizer.ggml.scores", ARRAY, (1, [*[0] * 257, 1])), ("tokenizer.ggml.bos_token_id", 4, 257)])
+
+
+def tokenizer_inputs():
+    """Flags (scores, a space first, two bits of the pre-tokenizer, all bytes), then lines as fuzz/tokenizer_fuzz.cpp says."""
+    pieces = "aab\nabc\nqabc\nc<s>\ndxx\n\na b\nab c\n\n"
+    plain = "abcab <s>xx it's 123\u00e9 \n\tb"
+    for name, flags in (("bpe", 16), ("digits", 16 + 4), ("whole", 16 + 8), ("unknown", 12), ("bare", 0)):
+        yield name, bytes([flags]) + (pieces + plain).encode()
+    scored = "aab\n)\u2581a\n1b \u2581\nc<s>\nd  \n\n\n"
+    for name, flags in (("scored", 17), ("space_first", 19)):
+        yield name, bytes([flags]) + (scored + "ab  a<s> b\u2581 \u00e9").encode() + b"\xf0\x9f\x99 \xff"
+
+
+def prompt_files():
+    yield "plain", b'{"prompt": "a\\n\\u00e9\\ud83d\\ude42"}\n'
+    yield "fields", (b'{"prompt": "caf\xc3\xa9", "bos": true, "special": false, "max_tokens": 16, "temperature": 0.5, '
+                     b'"seed": 7, "n": 2, "stop": ["\\n", "END"]}\r\n\n{"prompt": "", "chat": true, "system": "s"}')
+    yield "ids", b'{"id": {"x": [1, null, -2.5e-3, {"x": "y"}]}, "prompt": "p"}\n{"id": 18446744073709551616, "prompt": ""}'
+    yield "refused", b'{"prompt": "a", "spans": []}\n[1]\n{"prompt": 1e999, "prompt": "b"}\n'
+
+
+def main():
+    folder = pathlib.Path(__file__).resolve().parent / "corpus"
+    for target, inputs in (("gguf", gguf_files()), ("tokenizer", tokenizer_inputs()), ("prompts", prompt_files())):
+        (folder / target).mkdir(parents=True, exist_ok=True)
+        for name, raw in inputs:
+            (folder / target / name).write_bytes(raw)
+
+
+if __name__ == "__main__":
+    main()
