@@ -62,8 +62,9 @@ def tokenizer_inputs():
     """Flags (scores, a space first, two bits of the pre-tokenizer, all bytes), then lines as fuzz/tokenizer_fuzz.cpp says."""
     pieces = "aab\nabc\nqabc\nc<s>\ndxx\n\na b\nab c\n\n"
     plain = "abcab <s>xx it's 123\u00e9 \n\tb"
-    for name, flags in (("bpe", 16), ("digits", 16 + 4), ("whole", 16 + 8), ("unknown", 12), ("bare", 0)):
+    for name, flags in (("bpe", 16), ("digits", 16 + 4), ("whole", 16 + 8), ("unknown", 12)):
         yield name, bytes([flags]) + (pieces + plain).encode()
+    yield "bare", b"\x00aa\nab\naab\n\na b\n\nabba"
     scored = "aab\n)\u2581a\n1b \u2581\nc<s>\nd  \n\n\n"
     for name, flags in (("scored", 17), ("space_first", 19)):
         yield name, bytes([flags]) + (scored + "ab  a<s> b\u2581 \u00e9").encode() + b"\xf0\x9f\x99 \xff"

@@ -45,17 +45,24 @@ std::string_view take_line(std::string_view& rest) {
   return line;
 }
 
-// A vocabulary with scores needs every byte; a byte-level one has them in the way of its model.
+// A vocabulary with scores needs every byte. A byte-level one writes those that are printable in
+// Latin-1 as themselves and the others as characters from U+0100 on.
 void add_bytes(Tables& tables) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const bool printable = byte > 0x20 && byte < 0x7F;
-    if (tables.scored)
+  unsigned stand_in = 0x100;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    if (tables.scored) {
       tables.add({'<', '0', 'x', kDigits[byte / 16], kDigits[byte % 16], '>'}, 6, 0);
-    else if (printable)
-      tables.add(std::string(1, static_cast<char>(byte)), 1, 0);
+      continue;
+    }
+    const bool printable =
+        (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    const unsigned character = printable ? byte : stand_in++;
+    std::string text;
+    if (character >= 0x80) text.push_back(static_cast<char>(0xC0U | character >> 6U));
+    text.push_back(static_cast<char>(character < 0x80 ? character : 0x80U | (character & 0x3FU)));
+    tables.add(text, 1, 0);
   }
-  if (!tables.scored) tables.add("\xC4\xA0", 1, 0);  // U+0120, a space
 }
 
 // Takes the tables off the front of the input; what is left is the text.
