@@ -18,14 +18,14 @@ import subprocess
 import sys
 import tempfile
 
-# Seconds of processor time; the first pattern that matches an object's path counts. About four times what the slowest
+# Seconds of processor time; the first pattern that matches an object's path counts. At least four times what the slowest
 # unit of its kind takes on a server CPU of today, so that slow machines pass and a runaway template does not.
 BUDGETS = (
     ("program and benchmarks (CLI11, JSON)", 90, re.compile(r"^(apps|bench)/|/fovea_tests_apps")),
     ("everything else", 60, re.compile(r"")),
 )
 SHOWN = 10
-OBJECT = re.compile(r"\.(o|obj)$")
+OBJECT = re.compile(r"\.(o|gch|pch)$")  # objects and precompiled headers
 
 
 def budget_of(unit):

@@ -23,7 +23,9 @@ BATCH = 16  # objects for one call of gcov
 def gcov(notes):
     """What gcov knows of some objects: a list of its documents, one an object."""
     command = ["gcov", "--json-format", "--stdout", *map(str, notes)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"coverage: gcov ended with code {done.returncode}: {done.stderr.strip()}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
 
 
@@ -69,7 +71,8 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--uncovered", type=pathlib.Path, help="a file for the lines that never ran")
     args = parser.parse_args()
-    notes = sorted(args.folder.rglob("*.gcno"))
+    # Notes without an object are of a compilation that failed or still runs, and may be cut off.
+    notes = sorted(n for n in args.folder.rglob("*.gcno") if n.with_suffix(".o").is_file())
     batches = [notes[i:i + BATCH] for i in range(0, len(notes), BATCH)]
     counts = collections.defaultdict(collections.Counter)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

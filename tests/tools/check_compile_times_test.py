@@ -77,6 +77,10 @@ class CheckCompileTimes(TreeTest):
         self.write(".ninja_log", "# ninja log v5\n0\t900000\t1\tsrc/a.cpp.o\tx\n0\t1000\t2\tsrc/a.cpp.o\tx\n0\t900000\t1\tbin/fovea\tx\n")
         self.assertEqual(self.check()[1][1:], ["     1.0 s  src/a.cpp.o", "0 violations in 1 translation units"])
 
+    def test_precompiled_headers_count(self):
+        self.build(("apps/cmake_pch.hxx.gch", 5, "work"))
+        self.assertEqual(self.with_budget(0.9)[0], 1)
+
     def test_ten_are_shown(self):
         self.build(*((f"src/{i}.cpp.o", i, None) for i in range(12)))
         lines = self.check()[1]

@@ -3,7 +3,6 @@
 
 import os
 import subprocess
-
 import unittest
 
 from tree import TreeTest
@@ -46,6 +45,22 @@ class Coverage(TreeTest):
                                 ["src/part", "50.0", "%", "1", "of", "2"], ["all", "57.1", "%", "4", "of", "7"]])
         self.assertEqual((self.root / "uncovered.txt").read_text(encoding="utf-8"),
                          "include/part/sign.h: 4\nsrc/other/never.cpp: 2\nsrc/part/runs.cpp: 3\n")
+
+    def test_notes_of_a_failed_compilation_are_left_out(self):
+        self.build()
+        (self.root / "build" / "never.o").unlink()
+        self.write("build/never.gcno", "")
+        subprocess.run([str(self.root / "build" / "main")], check=True)
+        code, output = self.cover()
+        self.assertEqual(code, 0, output)
+        self.assertNotIn("src/other", output)
+
+    def test_broken_notes_fail(self):
+        self.build()
+        self.write("build/never.gcno", "")
+        code, output = self.cover()
+        self.assertEqual(code, 1)
+        self.assertIn("gcov ended with code", output)
 
     def test_nothing_has_run(self):
         self.build()
