@@ -55,12 +55,11 @@ if cat "${sources[@]}" </dev/null | grep -Eq '^[^#]*https://'; then  # apt needs
   mkdir -p "$root/etc/ssl/certs"
   cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 fi
-for file in /etc/pip.conf "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$HOME/.pip/pip.conf"; do
-  [[ -f $file ]] || continue
-  target=$root/etc/pip.conf
-  [[ $file == /etc/* ]] || target=$root/root/.config/pip/pip.conf
-  mkdir -p "${target%/*}"
-  cp -L "$file" "$target"
+# Both are read there, the user's last.
+mkdir -p "$root/etc/xdg/pip"
+if [[ -f /etc/pip.conf ]]; then cp -L /etc/pip.conf "$root/etc/xdg/pip/pip.conf"; fi
+for file in "$HOME/.pip/pip.conf" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf"; do
+  if [[ -f $file ]]; then cp -L "$file" "$root/etc/pip.conf"; fi
 done
 
 git -c safe.directory='*' clone --quiet --no-hardlinks . "$root/fovea"

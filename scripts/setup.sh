@@ -10,7 +10,7 @@ apt_packages=(
   # The library (fmt, headers only), the engine, the program. Debian's CMake package of oneDNN looks for OpenCL.
   libfmt-dev libdnnl-dev ocl-icd-opencl-dev opencl-c-headers libpcre2-dev libcli11-dev nlohmann-json3-dev
   # Tests, benchmarks, checkers.
-  libgtest-dev libbenchmark-dev clang-format-19 clang-tidy-19
+  libgtest-dev libbenchmark-dev clang-format-19 clang-tidy-19 libomp-19-dev
   # Fuzzers.
   clang-19 libclang-rt-19-dev
   # Checkers, and the models that come as Python packages.

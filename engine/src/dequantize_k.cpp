@@ -101,9 +101,9 @@ void decode_q6_k(const std::byte* block, float* out) {
   for (int k = 0; k < 16; ++k) {
     const float step = scale * static_cast<float>(static_cast<std::int8_t>(scales[k]));
     // Of each half, the low nibbles of 64 bytes are the first 64 values, the high ones the others.
-    const std::byte* from = nibbles + k / 8 * 64 + k % 4 * 16;
+    const int from = k / 8 * 64 + k % 4 * 16;
     for (int i = 0; i < 16; ++i) {
-      const int quant = bits_of(from[i], k / 4 % 2 * 4, 4) | two_bits(upper, k, i) << 4;
+      const int quant = bits_of(nibbles[from + i], k / 4 % 2 * 4, 4) | two_bits(upper, k, i) << 4;
       *out++ = step * static_cast<float>(quant - 32);
     }
   }

@@ -26,7 +26,7 @@ struct EngineState {
 
   // submission.cpp
   Support check(const Request& request) const;
-  RequestId submit(Request request);
+  RequestId submit(Request&& request);
   ActiveRequest& find(RequestId id);
   std::optional<Result> take_result(RequestId id);
   bool cancel(RequestId id);

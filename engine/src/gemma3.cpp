@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gemma3.h"
-
 #include <cmath>
 #include <string>
 
-#include "transformer.h"
+#include "architectures.h"
 #include "weights.h"
 
-namespace fovea::engine::gemma3 {
+namespace fovea::engine {
 namespace {
 
 // What files of this architecture leave out.
 constexpr std::int64_t kWindowPattern = 6;  // every sixth layer sees the whole context
 constexpr double kLocalRopeBase = 10000;    // of the others
 
-TransformerConfig read_config(const GgufFile& file) {
+}  // namespace
+
+TransformerConfig read_gemma3(const GgufFile& file) {
   ModelKeys keys(file);
   TransformerConfig c = read_transformer_config(keys);
   c.query_key_norms = c.post_norms = true;
@@ -25,7 +25,7 @@ TransformerConfig read_config(const GgufFile& file) {
   full.base = keys.positive("rope.freq_base", 1e6);
   const std::string scaling = keys.text("rope.scaling.type", "none");
   if (scaling != "none" && scaling != "linear")
-    throw InputError("gemma3.rope.scaling.type", scaling, "none or linear");
+    throw keys.wrong("rope.scaling.type", scaling, "none or linear");
   if (scaling == "linear") full.linear_factor = keys.positive("rope.scaling.factor");
   RopeParams local = full;
   local.base = keys.positive("rope.freq_base_swa", kLocalRopeBase);
@@ -42,14 +42,4 @@ TransformerConfig read_config(const GgufFile& file) {
   return c;
 }
 
-}  // namespace
-
-ModelHeader read_header(const GgufFile& file, const AttentionOptions& options) {
-  return transformer_header(read_config(file), options);
-}
-
-std::unique_ptr<Model> load(const GgufFile& file, const ModelOptions& options) {
-  return load_transformer(file, read_config(file), options);
-}
-
-}  // namespace fovea::engine::gemma3
+}  // namespace fovea::engine

@@ -163,12 +163,12 @@ KVCache::KVCache(std::span<const AttentionLayer> layers, const CacheOptions& opt
       num_blocks += most_blocks(kv_cache_spec(layers[set[0]].spec()), options);
   ++num_blocks;  // the null block
   for (std::vector<std::size_t>& set : sets) {
-    PagedLayout layout = layout_of(layers[set[0]], set.size(), num_blocks);
-    const Memory& memory = memory_for(layout);
-    const KVCacheSpec spec = layout.spec;
-    layout = memory.layout;
-    layout.spec = spec;  // its own retention
-    groups_.emplace_back(layers, std::move(set), layout, memory.bytes.data(), options, context);
+    const AttentionLayer& first = layers[set[0]];
+    const Memory& memory = memory_for(layout_of(first, set.size(), num_blocks));
+    // Its own retention, over as many layers as the memory has.
+    const auto num_layers = static_cast<std::size_t>(memory.layout.num_layers);
+    groups_.emplace_back(layers, std::move(set), layout_of(first, num_layers, num_blocks),
+                         memory.bytes.data(), options, context);
   }
   pool_ = std::make_unique<BlockPool>(BlockPoolOptions{.num_blocks = num_blocks});
   if (options.prefix_cache) index_ = std::make_unique<PrefixIndex>(*pool_);

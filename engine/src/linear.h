@@ -50,7 +50,8 @@ class Linear {
   Linear(LinearContext& context, std::span<const MatrixSource> sources);
   ~Linear();
   Linear(Linear&&) noexcept;
-  Linear& operator=(Linear&&) = delete;
+  Linear(const Linear&) = delete;
+  Linear& operator=(const Linear&) = delete;
 
   std::int64_t in_features() const;
   std::int64_t out_features() const;

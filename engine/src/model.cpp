@@ -3,26 +3,24 @@
 
 #include <array>
 
-#include "gemma3.h"
-#include "llama.h"
+#include "architectures.h"
 
 namespace fovea::engine {
 namespace {
 
 struct Architecture {
   std::string_view name;
-  ModelHeader (*read_header)(const GgufFile&, const AttentionOptions&);
-  std::unique_ptr<Model> (*load)(const GgufFile&, const ModelOptions&);
+  TransformerConfig (*read)(const GgufFile&);
 };
 constexpr std::array kArchitectures{
-    Architecture{"llama", llama::read_header, llama::load},
-    Architecture{"gemma3", gemma3::read_header, gemma3::load},
+    Architecture{"llama", read_llama},
+    Architecture{"gemma3", read_gemma3},
 };
 
-const Architecture& architecture_of(const GgufFile& file) {
+TransformerConfig read_config(const GgufFile& file) {
   std::string known;
   for (const Architecture& a : kArchitectures) {
-    if (a.name == file.architecture()) return a;
+    if (a.name == file.architecture()) return a.read(file);
     known += (known.empty() ? "" : ", ") + std::string(a.name);
   }
   throw InputError("general.architecture", file.architecture(), known);
@@ -31,12 +29,12 @@ const Architecture& architecture_of(const GgufFile& file) {
 }  // namespace
 
 ModelHeader read_header(const GgufFile& file, const AttentionOptions& options) {
-  return architecture_of(file).read_header(file, options);
+  return transformer_header(read_config(file), options);
 }
 
 std::unique_ptr<Model> load_model(const GgufFile& file, const ModelOptions& options) {
   file.check_whole();
-  return architecture_of(file).load(file, options);
+  return load_transformer(file, read_config(file), options);
 }
 
 }  // namespace fovea::engine

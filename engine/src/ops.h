@@ -19,7 +19,7 @@ template <class F>
 void for_rows(Executor& executor, std::int64_t rows, std::int64_t row_values, F&& f) {
   constexpr std::int64_t kWorthIt = 16384;  // numbers; about what starting the workers costs
   const std::int64_t parts =
-      rows * row_values < kWorthIt ? 1 : std::min<std::int64_t>(rows, 2 * executor.num_workers());
+      rows * row_values < kWorthIt ? 1 : std::min(rows, std::int64_t{2} * executor.num_workers());
   if (parts <= 1) return f(std::int64_t{0}, rows);
   parallel_for(executor, static_cast<int>(parts),
                [&](int item, int) { f(rows * item / parts, rows * (item + 1) / parts); });

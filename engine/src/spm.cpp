@@ -120,10 +120,9 @@ Spm::Spm(std::vector<ScoredPiece> pieces, std::span<const ByteToken> bytes, bool
                        "each byte once");
     token = byte.token;
   }
-  if (const auto missing = std::ranges::find(byte_tokens_, -1); missing != byte_tokens_.end())
-    throw InputError("byte tokens",
-                     fmt::format("none for 0x{:02x}", missing - byte_tokens_.begin()),
-                     "one for each byte");
+  for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte)
+    if (byte_tokens_[byte] < 0)
+      throw InputError("byte tokens", fmt::format("none for 0x{:02x}", byte), "one for each byte");
 }
 
 // The slot with the piece of this text; if there is none, the free one where it would be.

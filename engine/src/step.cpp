@@ -35,7 +35,7 @@ class Step {
  private:
   void forward();
   void find_rows();
-  std::span<float> read(std::span<const LogitRow> rows);
+  std::span<float> read(std::span<const LogitRow> rows) const;
   void examine(LogitRow& row, std::span<const float> logits, int worker);
   TokenId choose(const Sequence& sequence, std::span<const TokenId> history,
                  std::span<const float> logits, int worker);
@@ -107,7 +107,7 @@ void Step::find_rows() {
   }
 }
 
-std::span<float> Step::read(std::span<const LogitRow> rows) {
+std::span<float> Step::read(std::span<const LogitRow> rows) const {
   std::vector<int> indices;
   for (const LogitRow& row : rows) indices.push_back(row.index);
   const std::size_t size = rows.size() * static_cast<std::size_t>(s_.model->vocab_size());
@@ -165,11 +165,14 @@ void Step::score(ActiveRequest& request, const LogitRow& row) {
 // The prompt has been computed: the other samples begin, on the same blocks.
 void Step::fork(Sequence& first) {
   ActiveRequest& request = *first.request;
+  // Nothing that can fail stands between scheduling a sequence and keeping it.
+  request.sequences.reserve(static_cast<std::size_t>(request.request.num_samples));
   while (request.num_unborn() > 0) {
     const int sample = static_cast<int>(request.sequences.size());
-    request.sequences.push_back(std::make_unique<Sequence>(request, sample, request.request.prompt,
-                                                           first.cache.fork(), s_.tokenizer));
-    s_.scheduler->add_fork(*request.sequences.back());
+    auto sequence = std::make_unique<Sequence>(request, sample, request.request.prompt,
+                                               first.cache.fork(), s_.tokenizer);
+    s_.scheduler->add_fork(*sequence);
+    request.sequences.push_back(std::move(sequence));
   }
 }
 

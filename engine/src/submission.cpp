@@ -73,7 +73,7 @@ Support EngineState::check(const Request& request) const {
   return support;
 }
 
-RequestId EngineState::submit(Request request) {
+RequestId EngineState::submit(Request&& request) {
   if (const Support support = check(request); !support) throw InputError(support.reasons);
   const RequestId id = last_id + 1;
   ActiveRequest& active = requests.try_emplace(id, id, std::move(request)).first->second;

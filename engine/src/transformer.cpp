@@ -112,6 +112,7 @@ Weights load_weights(const GgufFile& file, const Config& c, LinearContext& linea
   w.output_norm = tensors.vector("output_norm.weight", c.width);
   if (c.rope_factors) w.rope_factors = read_rope_factors(tensors, c.ropes[0].rotated);
   std::vector<BlockTensors> blocks;
+  blocks.reserve(c.layers.size());
   for (std::size_t i = 0; i < c.layers.size(); ++i) blocks.push_back(find_block(tensors, c, i));
   tensors.refuse_unread();
 
@@ -200,7 +201,7 @@ class Transformer final : public Model {
   }
 
  private:
-  void embed(std::span<const TokenId> tokens, const TensorView& x) {
+  void embed(std::span<const TokenId> tokens, const TensorView& x) const {
     const auto width = static_cast<std::size_t>(config_.width);
     auto* to = x.data_as<float>();
     for (const TokenId token : tokens) {
@@ -262,7 +263,7 @@ TransformerConfig read_transformer_config(ModelKeys& keys) {
   c.num_kv_heads =
       static_cast<int>(keys.integer("attention.head_count_kv", 1, c.num_heads, c.num_heads));
   if (c.num_heads % c.num_kv_heads != 0)
-    throw InputError("attention.head_count_kv", std::to_string(c.num_kv_heads),
+    throw keys.wrong("attention.head_count_kv", std::to_string(c.num_kv_heads),
                      "a divisor of head_count = " + std::to_string(c.num_heads));
   c.head_size = static_cast<int>(keys.integer("attention.key_length", 1, kMax,
                                               std::max<std::int64_t>(1, c.width / c.num_heads)));
@@ -273,7 +274,7 @@ TransformerConfig read_transformer_config(ModelKeys& keys) {
   rope.rotated =
       static_cast<int>(keys.integer("rope.dimension_count", 2, c.head_size, c.head_size));
   if (rope.rotated % 2 != 0)
-    throw InputError("rope.dimension_count", std::to_string(rope.rotated), "an even number");
+    throw keys.wrong("rope.dimension_count", std::to_string(rope.rotated), "an even number");
   keys.ignore("vocab_size");  // the embedding's rows say it
   return c;
 }

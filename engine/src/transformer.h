@@ -37,9 +37,10 @@ struct TransformerConfig {
   std::int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
 };
 
-// What every architecture's file says: layers of one kind, scale 1/√head_size, the rope's base. Far
-// larger numbers than any model has are refused, so that what they allocate stays small.
 class ModelKeys;
+
+// What every architecture's file says: layers of one kind, scale 1/√head_size, one rope without its
+// base. Far larger numbers than any model has are refused, so that what they allocate stays small.
 TransformerConfig read_transformer_config(ModelKeys& keys);
 
 ModelHeader transformer_header(const TransformerConfig& config, const AttentionOptions& options);

@@ -16,7 +16,7 @@ namespace {
 std::string list(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 3;
   const std::size_t shown = std::min(names.size(), kShown);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  std::string text = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
@@ -50,6 +50,10 @@ double ModelKeys::positive(std::string_view key, std::optional<double> absent) {
 
 std::string ModelKeys::text(std::string_view key, std::string_view absent) {
   return std::string(file_->string(full(key)).value_or(absent));
+}
+
+InputError ModelKeys::wrong(std::string_view key, std::string given, std::string expected) {
+  return InputError(full(key), std::move(given), std::move(expected));
 }
 
 void ModelKeys::ignore(std::string_view key) { full(key); }

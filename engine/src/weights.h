@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/base/error.h"
 #include "fovea/engine/gguf.h"
 #include "linear.h"
 
@@ -30,6 +31,8 @@ class ModelKeys {
   void ignore(std::string_view key);
   // A value that this program can only take as `only`: anything else is refused by name.
   void expect(std::string_view key, double only);
+  // The refusal of a value, to be thrown.
+  InputError wrong(std::string_view key, std::string given, std::string expected);
   // InputError that names the keys of the architecture that were not read.
   void refuse_unread() const;
 

@@ -250,6 +250,7 @@ Support validate(const Rows& rows, const Problem& problem, const Device& device,
     return support;
   }
   std::vector<Range> offered;
+  offered.reserve(fitting.size());
   for (const Row* row : fitting) offered.push_back(row->query_len);
   const std::vector<Range> open = uncovered(offered, problem.query_len);
   if (!open.empty()) {

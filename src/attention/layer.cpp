@@ -199,7 +199,7 @@ void check_memory(const LayerCall& call) {
 
 AttentionLayer::AttentionLayer(const LayerSpec& spec, const AttentionBackend& backend,
                                const Device& device, const Context& context)
-    : spec_(complete(spec)), backend_(&backend), writes_cache_(true) {
+    : spec_(complete(spec)), backend_(&backend) {
   const Plan plan = plan_layer(spec_, backend, device, spec.kernel_block_size.tokens != 0);
   if (device.id.type != DeviceType::kCpu) {
     refuse(ConfigError::Kind::kNotImplemented, backend.name(),

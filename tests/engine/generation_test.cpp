@@ -4,28 +4,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fovea/engine/engine.h"
+#include "requests.h"
 #include "tiny_transformer.h"
 
 namespace fovea::engine {
 namespace {
 
-using test::TemporaryFile;
-using test::TinyModel;
-using test::TinyTransformer;
-using Tokens = std::vector<TokenId>;
+using test::f32_options, test::TemporaryFile, test::TinyModel, test::TinyTransformer, test::Tokens;
 
 const TinyModel& tiny() {
   static const TinyModel model = TinyModel{.seed = 9}.fill();
   return model;
-}
-
-EngineOptions f32_options() {
-  EngineOptions options;
-  options.weights = WeightType::kF32;
-  options.threads = 2;
-  options.block_size = 4;
-  return options;
 }
 
 Tokens prompt_of(int count) {
@@ -64,11 +53,7 @@ class Generation : public testing::Test {
 
   Sample run(const Request& request) { return run_one(engine_, request); }
   static Request request_of(int prompt, int max_tokens) {
-    Request request;
-    request.prompt = prompt_of(prompt);
-    request.max_tokens = max_tokens;
-    request.ignore_eos = true;
-    return request;
+    return test::request_of(prompt_of(prompt), max_tokens);
   }
 };
 

@@ -13,9 +13,9 @@
 #include <random>
 #include <set>
 
-#include "fovea/engine/engine.h"
 #include "gguf_fields.h"
 #include "model.h"
+#include "requests.h"
 #include "tiny_model.h"
 
 namespace {
@@ -207,12 +207,10 @@ struct Counts {
 class Hostile : public ::testing::Test {
  protected:
   static EngineOptions engine_options() {
-    EngineOptions options;
-    options.weights = WeightType::kF32;
+    EngineOptions options = test::f32_options();
     options.max_batch_tokens = 4;
     options.max_num_reqs = 2;
     options.threads = 1;
-    options.block_size = 4;
     options.max_model_len = 8;  // the default is the file's word: see HostileContext
     return options;
   }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "llama.h"
-
 #include <gtest/gtest.h>
 
 #include "loaded_model.h"
@@ -32,7 +30,7 @@ TEST(Llama, ReadsItsHeader) {
   const auto bytes = model.bytes();
   const GgufFile file = GgufFile::parse(bytes, "f");
   const ModelHeader header =
-      llama::read_header(file, {.dtype = DType::kF32, .kv_dtype = "fp8_e4m3", .block_size = 32});
+      read_header(file, {.dtype = DType::kF32, .kv_dtype = "fp8_e4m3", .block_size = 32});
   EXPECT_EQ(header.context_length, 64);
   ASSERT_EQ(header.layers.size(), 3U);
   const LayerSpec& layer = header.layers[2];

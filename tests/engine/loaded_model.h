@@ -12,12 +12,11 @@
 #include <vector>
 
 #include "model.h"
+#include "requests.h"
 #include "sequence_cache.h"
 #include "tiny_transformer.h"
 
 namespace fovea::engine::test {
-
-using Tokens = std::vector<TokenId>;
 
 // A loaded model with a cache; it owns what the model points into.
 class Loaded {

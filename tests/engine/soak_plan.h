@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/engine/engine.h"
+#include "requests.h"
 #include "tiny_model.h"
 
 namespace fovea::engine::test {
@@ -73,8 +73,7 @@ inline TinyModel random_model(Dice& dice) {
 
 // Without kv_blocks, which depend on the requests.
 inline EngineOptions random_options(Dice& dice, bool prefix_cache) {
-  EngineOptions options;
-  options.weights = WeightType::kF32;
+  EngineOptions options = f32_options();
   options.block_size = dice.one_in(2) ? dice.between(1, 4) : dice.between(1, 16);
   options.max_batch_tokens = dice.one_in(2) ? dice.between(1, 6) : dice.between(1, 64);
   options.max_num_reqs = dice.between(1, 12);

@@ -18,6 +18,7 @@ using test::Interruption;
 using test::Logits;
 using test::Plan;
 using test::Planner;
+using test::request_of;
 using test::Round;
 using test::TemporaryFile;
 using test::TinyModel;
@@ -123,8 +124,8 @@ class Alone {
 
  private:
   static EngineOptions options() {
-    EngineOptions options;
-    options.weights = WeightType::kF32;
+    EngineOptions options = test::f32_options();
+    options.block_size = 16;
     options.prefix_cache = false;
     options.kv_blocks = 100;
     options.max_num_reqs = Planner::kMaxSamples;
@@ -219,25 +220,17 @@ TEST_P(Soak, EachRequestEndsAsIfItWereAlone) {
 std::string name_of_seed(const testing::TestParamInfo<int>& info) {
   return "Seed" + std::to_string(info.param);
 }
-// 250 requests each. ThreadSanitizer has time for the short part only.
-INSTANTIATE_TEST_SUITE_P(Short, Soak, testing::Range(1, 2), name_of_seed);
-INSTANTIATE_TEST_SUITE_P(Long, Soak, testing::Range(2, 9), name_of_seed);
+// 250 requests each.
+INSTANTIATE_TEST_SUITE_P(Random, Soak, testing::Range(1, 9), name_of_seed);
 
 class UnderPressure : public testing::Test {
  protected:
   const TemporaryFile file_{TinyModel().fill().bytes()};
   static EngineOptions options() {
-    EngineOptions options;
-    options.weights = WeightType::kF32;
+    EngineOptions options = test::f32_options();
+    options.block_size = 16;
     options.threads = 1;
     return options;
-  }
-  static Request request_of(std::vector<TokenId> prompt, int max_tokens) {
-    Request request;
-    request.prompt = std::move(prompt);
-    request.max_tokens = max_tokens;
-    request.ignore_eos = true;
-    return request;
   }
   // A request whose first token begins a character of several bytes.
   Request request_of_half_a_character(Engine& engine) const {

@@ -7,22 +7,17 @@
 #include <random>
 #include <thread>
 
-#include "fovea/engine/engine.h"
+#include "requests.h"
 #include "tiny_model.h"
 
 namespace fovea::engine {
 namespace {
 
-using test::TemporaryFile;
-using test::TinyModel;
-using Tokens = std::vector<TokenId>;
+using test::request_of, test::TemporaryFile, test::TinyModel, test::Tokens;
 
 EngineOptions options() {
-  EngineOptions options;
-  options.weights = WeightType::kF32;
-  options.block_size = 4;
+  EngineOptions options = test::f32_options();
   options.max_batch_tokens = 24;
-  options.threads = 2;
   return options;
 }
 
@@ -34,11 +29,8 @@ std::vector<Request> requests(unsigned seed) {
   for (TokenId& token : prefix) token = byte();
   std::vector<Request> all;
   for (int i = 0; i < 6; ++i) {
-    Request& request = all.emplace_back();
-    request.prompt = prefix;
+    Request& request = all.emplace_back(request_of(prefix, 10));
     for (int k = 0; k <= i; ++k) request.prompt.push_back(byte());
-    request.max_tokens = 10;
-    request.ignore_eos = true;
     request.num_samples = i == 2 ? 3 : 1;
     request.draft_lookup = i % 2 == 0 ? 4 : 0;
     request.sampling = {.temperature = i < 3 ? 0 : 1.5, .seed = seed};

@@ -90,7 +90,7 @@ enum class Field : std::uint8_t {
 // The field's value lies in the range; enumerations count by their number, a feature is 0 or 1,
 // sm_90 is 90.
 struct Term {
-  Field field;
+  Field field = Field::kFeature;
   Range in = {1, 1};
   Feature feature = {};
 };

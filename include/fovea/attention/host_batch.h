@@ -19,6 +19,7 @@ struct RequestLengths {
 class HostBatch {
  public:
   explicit HostBatch(int max_num_reqs);
+  ~HostBatch() = default;
   HostBatch(const HostBatch&) = delete;
   HostBatch& operator=(const HostBatch&) = delete;
 

@@ -84,7 +84,7 @@ class AttentionLayer {
  private:
   LayerSpec spec_;
   const AttentionBackend* backend_;
-  bool writes_cache_;
+  bool writes_cache_ = false;
   std::unique_ptr<AttentionImpl> impl_;
 };
 

@@ -19,7 +19,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 template <class T>
 T* workspace_at(const ForwardArgs& args, std::size_t bytes) {
-  return static_cast<T*>(static_cast<void*>(args.workspace.data_as<std::byte>() + bytes));
+  return reinterpret_cast<T*>(args.workspace.data_as<std::byte>() + bytes);
 }
 
 int* countdowns_of(const ForwardArgs& args) { return workspace_at<int>(args, 0); }
