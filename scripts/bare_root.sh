@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Proves the README's promise: makes a bare Debian 12 root in a scratch folder, clones this repository (what is committed)
-# into it, and runs there the README's two commands, or those given as arguments. Each argument is one command line.
+# Proves the README's promise: makes a bare Debian 12 root in a scratch folder, clones this repository into it, as its
+# files are now, and runs there the README's two commands, or those given as arguments. Each argument is one command
+# line. With --results what scripts/test.sh has left there in build/results is put into DIR.
 #
 #   scripts/bare_root.sh                      # scripts/demo.sh, then scripts/test.sh
-#   scripts/bare_root.sh scripts/demo.sh
+#   scripts/bare_root.sh [--results DIR] [COMMAND...]
 #
 # Runs as root on Debian; the scratch folder (in $TMPDIR, a few GB) goes away at the end. What this machine needs to reach
 # the network goes along: apt sources, apt's and pip's settings, CA certificates of its own and proxies.
@@ -12,6 +13,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 suite=bookworm
+results=
+if [[ ${1:-} == --results ]]; then
+  [[ -n ${2:-} ]] || { echo "bare_root: --results needs a folder" >&2; exit 2; }
+  results=$2
+  shift 2
+fi
 commands=("$@")
 ((${#commands[@]} > 0)) || commands=(scripts/demo.sh scripts/test.sh)
 
@@ -63,6 +70,11 @@ for file in "$HOME/.pip/pip.conf" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.con
 done
 
 git -c safe.directory='*' clone --quiet --no-hardlinks . "$root/fovea"
+# What is not committed goes along.
+git -c safe.directory='*' ls-files --deleted -z | (cd "$root/fovea" && xargs -0 -r rm -f)
+git -c safe.directory='*' ls-files --modified --others --exclude-standard --deduplicate -z |
+  while IFS= read -r -d '' file; do if [[ -e $file ]]; then printf '%s\0' "$file"; fi; done |
+  tar --null --files-from=- --create | tar --extract --no-same-owner --directory "$root/fovea"
 echo "bare_root: cloned $(git -c safe.directory='*' -C "$root/fovea" log -1 --format='%h %s')"
 
 # A clean environment but for what leads to the network.
@@ -84,6 +96,10 @@ mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 exec env -i "$@" chroot "$root" bash -c "cd /fovea && $command" </dev/null
 INSIDE
+  if [[ -n $results && -d $root/fovea/build/results ]]; then
+    mkdir -p "$results"
+    cp -r "$root/fovea/build/results/." "$results/"
+  fi
   if ((${code:-0} != 0)); then
     echo "bare_root: '$command' failed with code $code" >&2
     exit "$code"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that must hold, in stages; a failed stage does not stop the others. Prints minutes per stage and, as its
-# last line, what passed, failed and was skipped over all of them. --full adds what takes long.
+# last line, what passed, failed and was skipped over all of them. --full runs all that in a bare Debian root, after
+# scripts/demo.sh, and here what takes long.
 #
 # ctest labels: `golden` needs the real model, `long` takes minutes and runs with --full only, `no_sanitizer` makes no
 # sense under a sanitizer. Sanitized builds leave all three out.
@@ -86,35 +87,50 @@ tests() {  # NAME PRESET [ctest arguments]
     --test-output-size-passed 16384 "$@"
 }
 
+not_sanitized='^(golden|long|no_sanitizer)$' not_built='(golden|long)_NOT_BUILT'
+sanitized=(example_one_layer example_serving)  # what those tests need
+for folder in base kv attention select backends backends_cpu allocation engine apps; do
+  sanitized+=("fovea_tests_$folder")
+done
+
+everything_short() {
+  stage "ci: build" build ci
+  stage "ci: compile times" python3 tools/check_compile_times.py build/ci
+  tests "ci: tests" ci --label-exclude '^long$'
+  stage "dev: build" build dev --target "${sanitized[@]}"
+  tests "dev: tests" dev --label-exclude "$not_sanitized" --exclude-regex "$not_built"
+  stage "fuzz" scripts/fuzz.sh 60
+  stage "tidy: changed sources" scripts/tidy.sh --changed --minutes 3
+}
+
+everything_long() {
+  # The stages of the run inside come as ours, with the bare root's own time left over for itself.
+  local bare=$results/bare_root begin=$SECONDS
+  stage "bare root" scripts/bare_root.sh --results "$bare" scripts/demo.sh scripts/test.sh
+  if [[ -f $bare/stages.tsv ]]; then
+    awk -F '\t' -v OFS='\t' -v results="$bare" \
+      '{if ($4 != "-") {sub(".*/", "", $4); $4 = results "/" $4} print "bare root: " $1, $2, $3, $4}' \
+      "$bare/stages.tsv" >"$bare/ours.tsv"
+    awk -F '\t' -v OFS='\t' 'NR == FNR {inside += $3; next} $1 == "bare root" {$3 -= inside} {print}' \
+      "$bare/ours.tsv" "$stages" >"$bare/all.tsv"
+    cat "$bare/all.tsv" "$bare/ours.tsv" >"$stages"
+  fi
+
+  stage "ci: build" build ci --target fovea_tests_engine_long
+  tests "ci: long tests" ci --label-regex '^long$'
+  stage "dev: build" build dev --target fovea_tests_engine_golden fovea_tests_apps_golden
+  tests "dev: real model" dev --label-regex '^golden$'
+  stage "coverage" scripts/coverage.sh
+  stage "tidy: all sources" scripts/tidy.sh
+  # ThreadSanitizer wants its address ranges free, which a very random memory layout does not always grant.
+  if setarch -R true 2>/dev/null; then wrapper=(setarch -R); fi
+  stage "tsan: build" build tsan --target "${sanitized[@]}"
+  tests "tsan: tests" tsan --label-exclude "$not_sanitized" --exclude-regex "$not_built"
+  wrapper=(env)
+}
+
 stage "packages" scripts/setup.sh
 stage "model: smollm2" scripts/fetch_model.sh smollm2
 stage "model: gemma3-270m" scripts/fetch_model.sh gemma3-270m
-
-stage "ci: build" build ci
-if $full; then tests "ci: tests" ci; else tests "ci: tests" ci --label-exclude '^long$'; fi
-
-not_sanitized='^(golden|long|no_sanitizer)$'
-if $full; then
-  stage "dev: build" build dev
-else  # only what its tests need
-  sanitized=(example_one_layer example_serving)
-  for folder in base kv attention select backends backends_cpu allocation engine apps; do
-    sanitized+=("fovea_tests_$folder")
-  done
-  stage "dev: build" build dev --target "${sanitized[@]}"
-fi
-tests "dev: tests" dev --label-exclude "$not_sanitized" --exclude-regex '(golden|long)_NOT_BUILT'
-if $full; then tests "dev: real model" dev --label-regex '^golden$'; fi
-
-# ThreadSanitizer wants its address ranges free, which a very random memory layout does not always grant.
-if setarch -R true 2>/dev/null; then wrapper=(setarch -R); fi
-if $full; then
-  stage "tsan: build" build tsan
-  tests "tsan: tests" tsan --label-exclude "$not_sanitized"
-else
-  stage "tsan: build" build tsan --target fovea_tests_base fovea_tests_kv fovea_tests_engine
-  tests "tsan: tests" tsan --tests-regex '^(base|kv)/|^engine/(Short/Soak|TwoEngines)'
-fi
-wrapper=(env)
-
+if $full; then everything_long; else everything_short; fi
 finish

@@ -101,7 +101,8 @@ void ResultWriter::finish(const engine::Result& result) {
   }
   cancelled_ = cancelled_ || cancelled;
   text_begun_ = false;
-  if (++next_ < asked_.size() && !waiting_[next_].empty() && !cancelled_) begin_text();
+  ++next_;
+  if (next_ < asked_.size() && !waiting_[next_].empty() && !cancelled_) begin_text();
 }
 
 void ResultWriter::finish_text(const engine::Result& result) {

@@ -60,7 +60,7 @@ bool parses_special(const Prompt& prompt, const GenerateOptions& options) {
 void check_chat(const Prompt& prompt, const GenerateOptions& options) {
   if (!is_chat(prompt, options)) {
     if (prompt.system)
-      throw UsageError("\"system\" is there, but this is no chat, give \"chat\": true too");
+      throw UsageError(R"("system" is there, but this is no chat, give "chat": true too)");
     return;
   }
   if (prompt.bos)

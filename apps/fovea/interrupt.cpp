@@ -6,10 +6,12 @@
 namespace fovea::app {
 namespace {
 
-std::atomic<bool> interrupted{false};  // a signal handler reaches nothing but statics
+// A signal handler reaches nothing but statics.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void on_interrupt(int) {
+void on_interrupt(int /*signal*/) {
   interrupted.store(true);
   std::signal(SIGINT, SIG_DFL);
 }

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 std::string shown(const Json& value) {
   constexpr std::size_t kLongest = 60;
   std::string text = value.dump(-1, ' ', true);
-  if (text.size() > kLongest) text.replace(kLongest, std::string::npos, "...");
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
   return text;
 }
 
@@ -116,7 +116,7 @@ Json parse_json(const std::string& line) {
 Prompt parse_line(const std::string& line, std::size_t index) {
   const Json document = parse_json(line);
   if (!document.is_object())
-    throw UsageError("a line holds one JSON object, like {\"prompt\": \"Hello\"}");
+    throw UsageError(R"(a line holds one JSON object, like {"prompt": "Hello"})");
   if (!document.contains("prompt")) throw UsageError("\"prompt\" is missing");
   Prompt prompt;
   prompt.id = index;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "bpe.h"
 #include "fovea/base/error.h"
 #include "pre_tokenizer.h"
+#include "special_texts.h"
 #include "spm.h"
 #include "token_kind.h"
 #include "utf8.h"
@@ -35,39 +35,6 @@ using TextToId = std::unordered_map<std::string_view, TokenId>;
 std::string key_in(const GgufFile& file, std::string_view key) {
   return fmt::format("{}: key '{}'", file.path(), key);
 }
-
-// Texts that are cut out of a prompt before anything else: at each place the longest.
-class SpecialTexts {
- public:
-  struct Found {
-    std::size_t begin = std::string_view::npos, size = 0;
-    TokenId token = -1;
-  };
-  // `text` must outlive this.
-  void add(std::string_view text, TokenId token) {
-    if (text.empty() || !tokens_.emplace(text, token).second) return;
-    first_bytes_.set(static_cast<unsigned char>(text[0]));
-    const auto at = std::ranges::lower_bound(sizes_, text.size(), std::greater{});
-    if (at == sizes_.end() || *at != text.size()) sizes_.insert(at, text.size());
-  }
-  // The first one at or behind `from`; begin is npos if there is none.
-  Found find(std::string_view text, std::size_t from) const {
-    for (std::size_t at = from; at < text.size(); ++at) {
-      if (!first_bytes_[static_cast<unsigned char>(text[at])]) continue;
-      for (const std::size_t size : sizes_) {
-        if (size > text.size() - at) continue;
-        if (const auto found = tokens_.find(text.substr(at, size)); found != tokens_.end())
-          return {at, size, found->second};
-      }
-    }
-    return {};
-  }
-
- private:
-  TextToId tokens_;
-  std::bitset<256> first_bytes_;
-  std::vector<std::size_t> sizes_;  // each once, the greatest first
-};
 
 std::vector<TokenKind> read_kinds(const GgufFile& file, std::size_t count) {
   const auto numbers = file.integers(kKindsKey);
@@ -235,6 +202,8 @@ void Tokenizer::State::index_special() {
     else if (std::ranges::find(kEndTexts, pieces[i]) != kEndTexts.end())
       ends.push_back(id);
   }
+  user_defined.sort();
+  all_special.sort();
 }
 
 bool Tokenizer::State::puts_space_first() const {

@@ -52,8 +52,9 @@ std::string ModelKeys::text(std::string_view key, std::string_view absent) {
   return std::string(file_->string(full(key)).value_or(absent));
 }
 
-InputError ModelKeys::wrong(std::string_view key, std::string given, std::string expected) {
-  return InputError(full(key), std::move(given), std::move(expected));
+InputError ModelKeys::wrong(std::string_view key, std::string_view given,
+                            std::string_view expected) {
+  return {full(key), given, expected};
 }
 
 void ModelKeys::ignore(std::string_view key) { full(key); }

@@ -32,7 +32,7 @@ class ModelKeys {
   // A value that this program can only take as `only`: anything else is refused by name.
   void expect(std::string_view key, double only);
   // The refusal of a value, to be thrown.
-  InputError wrong(std::string_view key, std::string given, std::string expected);
+  InputError wrong(std::string_view key, std::string_view given, std::string_view expected);
   // InputError that names the keys of the architecture that were not read.
   void refuse_unread() const;
 

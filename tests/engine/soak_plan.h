@@ -40,8 +40,13 @@ class Dice {
 // they leave in the cache's memory must not reach others.
 constexpr TokenId kPoison = 200;
 
-inline TinyModel random_model(Dice& dice) {
+inline TinyModel random_model(Dice& dice, bool gemma) {
   TinyModel model;
+  model.gemma = gemma;
+  if (gemma) {
+    model.window = dice.between(1, 30);
+    model.pattern = dice.between(1, 3);
+  }
   model.layers = dice.between(1, 3);
   model.kv_heads = dice.between(1, 3);
   model.heads = model.kv_heads * dice.between(1, 3);
@@ -57,7 +62,8 @@ inline TinyModel random_model(Dice& dice) {
   // repeat themselves, so that drafts are right now and then.
   const float share = dice.one_in(4) ? 1 : 0.2F;
   for (auto& [name, values] : model.tensors)
-    if (name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight"))
+    if (gemma ? name.find(".post_") != std::string::npos
+              : name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight"))
       for (float& value : values) value *= share;
   if (!model.own_output) return model;  // says its last token again and again
   // Takes turns between two neighbours.
@@ -108,7 +114,7 @@ class Planner {
  public:
   static constexpr int kMaxSamples = 4;  // of a request
 
-  Planner(Dice& dice, const TinyModel& model) : dice_(dice), context_(model.context) {
+  Planner(Dice& dice, const TinyModel& model) : dice_(dice), model_(model) {
     // Short ones leave a cache that what is generated can fill.
     if (dice_.one_in(2)) longest_ = dice_.between(2, 12);
     for (int i = 0; i < 4; ++i) prefixes_.push_back(text(dice.between(2, std::min(longest_, 28))));
@@ -131,13 +137,23 @@ class Planner {
   }
 
   // The least with which a request is taken in.
-  std::int64_t blocks_for(const Request& request, int block_size) const {
+  std::int64_t blocks_for(const Request& request, const EngineOptions& options) const {
     const std::int64_t prompt = std::ssize(request.prompt);
     std::int64_t tokens = request.score ? prompt : 0;
     if (request.max_tokens > 0)
       tokens = std::clamp<std::int64_t>(prompt + request.max_tokens - 1, prompt,
-                                        std::max<std::int64_t>(prompt, context_ - 1));
-    return (tokens + block_size - 1) / block_size;
+                                        std::max<std::int64_t>(prompt, model_.context - 1));
+    const auto blocks = [&](std::int64_t n) {
+      return (n + options.block_size - 1) / options.block_size;
+    };
+    const int full = model_.gemma ? model_.layers / model_.pattern : model_.layers;
+    const int windowed = model_.layers - full;
+    if (windowed == 0) return blocks(tokens);
+    // Groups of as many layers as there are of the rarer kind, the last one of each may be short.
+    const int size = full == 0 ? windowed : std::min(full, windowed);
+    const std::int64_t seen = blocks(model_.window - 1 + options.max_batch_tokens) + 1;
+    return (full + size - 1) / size * blocks(tokens) +
+           (windowed + size - 1) / size * std::min(blocks(tokens), seen);
   }
 
  private:
@@ -174,9 +190,10 @@ class Planner {
     const std::vector<TokenId> tail =
         text(dice_.between(r.prompt.empty() ? 1 : 0, std::min(longest_, 14)));
     r.prompt.insert(r.prompt.end(), tail.begin(), tail.end());
-    if (longest_ > context_ && dice_.one_in(5)) r.prompt = text(context_ - dice_.between(0, 6));
+    if (longest_ > model_.context && dice_.one_in(5))
+      r.prompt = text(model_.context - dice_.between(0, 6));
     if (dice_.one_in(10)) r.prompt.push_back(kPoison);
-    r.prompt.resize(std::min(r.prompt.size(), static_cast<std::size_t>(context_)));
+    r.prompt.resize(std::min(r.prompt.size(), static_cast<std::size_t>(model_.context)));
     if (dice_.one_in(6)) r.prompt.resize(1);
     r.max_tokens = dice_.one_in(3) ? 12 : dice_.between(0, 12);
     if (r.max_tokens == 0 && dice_.one_in(4)) r.prompt.clear();
@@ -207,7 +224,7 @@ class Planner {
   }
 
   Dice& dice_;
-  int context_;
+  const TinyModel& model_;
   int longest_ = 1000;  // pieces of prompts
   std::vector<std::vector<TokenId>> prefixes_;
 };

@@ -153,18 +153,19 @@ struct Sums {
 
 class Soak : public testing::TestWithParam<int> {
  protected:
+  // Groups of window layers beside full ones.
+  static bool is_gemma() { return GetParam() % 3 == 0; }
   static constexpr int kRounds = 10, kRequests = 25;
 
   void run_round(int number, Dice& dice) {
-    const TinyModel model = test::random_model(dice);
+    const TinyModel model = test::random_model(dice, is_gemma());
     const TemporaryFile file(model.bytes());
     Alone alone(file.path());
     EngineOptions options = test::random_options(dice, number % 3 != 2);
     Planner planner(dice, model);
     std::vector<Plan> plans = planner.plans(kRequests, options);
     for (const Plan& plan : plans)
-      options.kv_blocks =
-          std::max(options.kv_blocks, planner.blocks_for(plan.request, options.block_size));
+      options.kv_blocks = std::max(options.kv_blocks, planner.blocks_for(plan.request, options));
     options.kv_blocks += dice.one_in(3) ? dice.between(1, 4) : 0;
     Engine engine(file.path(), options);
     Round round(engine, dice, std::move(plans));
@@ -218,10 +219,10 @@ TEST_P(Soak, EachRequestEndsAsIfItWereAlone) {
 }
 
 std::string name_of_seed(const testing::TestParamInfo<int>& info) {
-  return "Seed" + std::to_string(info.param);
+  return (info.param % 3 == 0 ? "Gemma3_" : "Llama_") + std::to_string(info.param);
 }
 // 250 requests each.
-INSTANTIATE_TEST_SUITE_P(Random, Soak, testing::Range(1, 9), name_of_seed);
+INSTANTIATE_TEST_SUITE_P(Random, Soak, testing::Range(1, 13), name_of_seed);
 
 class UnderPressure : public testing::Test {
  protected:
