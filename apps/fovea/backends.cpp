@@ -2,6 +2,7 @@
 // `fovea backends`: what there is, row by row, and whether this machine can run it.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 

@@ -2,11 +2,14 @@
 // The commands of the program, their exit codes, and what they share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace fovea::app {
 

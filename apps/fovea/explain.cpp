@@ -2,6 +2,7 @@
 // `fovea explain`: which backend a layer gets, and why no other.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <optional>

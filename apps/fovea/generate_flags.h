@@ -2,11 +2,14 @@
 // The flags of `fovea generate`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "fovea/engine/engine.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace fovea::app {
 

@@ -2,11 +2,14 @@
 // The flags that describe a layer, the same words in every command.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "fovea/attention/layer.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace fovea::app {
 

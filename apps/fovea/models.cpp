@@ -2,6 +2,7 @@
 // `fovea models`: the models known by name.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
