@@ -21,15 +21,18 @@ namespace fovea::engine::test {
 // A loaded model with a cache; it owns what the model points into.
 class Loaded {
  public:
-  explicit Loaded(const TinyModel& model, DType dtype = DType::kF32, int workers = 2)
+  explicit Loaded(const TinyModel& model, DType dtype = DType::kF32, int workers = 2,
+                  const Preference& backends = {})
       : bytes_(model.bytes()), file_(GgufFile::parse(bytes_, "tiny.gguf")), pool_(workers) {
     model_ = load_model(file_, {.attention = {.dtype = dtype, .block_size = 4},
                                 .max_batch_tokens = 40,
+                                .backends = backends,
                                 .executor = &pool_});
-    const CacheOptions options{.num_blocks = 3 * model.context / 4,
-                               .max_num_reqs = 3,
-                               .max_batch_tokens = 40,
-                               .max_model_len = model.context};
+    const CacheOptions options{
+        .num_blocks = 3 * model.context,  // blocks of 4, for up to four groups
+        .max_num_reqs = 3,
+        .max_batch_tokens = 40,
+        .max_model_len = model.context};
     cache_.emplace(model_->layers(), options, Context{&pool_});
     for (int i = 0; i < 3; ++i) requests_.emplace_back(*cache_, "");
     known_.resize(3);
