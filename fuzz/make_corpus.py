@@ -4,10 +4,14 @@
 
 import pathlib
 import struct
+import sys
 
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # by value type
 STRING, ARRAY = 8, 9
-F32, F16, Q4_0, Q8_0, Q6_K = 0, 1, 2, 8, 14
+F32 = 0
+# Number of a type -> values and bytes of its blocks, as in docs of the format.
+BLOCKS = {1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84), 11: (256, 110),
+          12: (256, 144), 13: (256, 176), 14: (256, 210), 20: (32, 18), 30: (1, 2)}
 
 
 def text(value):
@@ -43,9 +47,9 @@ def gguf_files():
                           *((f"a{kind}", ARRAY, (kind, [0, 1])) for kind in NUMBERS),
                           ("texts", ARRAY, (STRING, ["a", "", "\u00e9"]))], version=2)
     yield "tensors", gguf([architecture, ("general.alignment", 4, 32)],
-                          [("a", (2, 3), F32, struct.pack("<6f", *range(6))), ("b", (4,), F16, bytes(8)),
-                           ("c", (32, 2), Q4_0, bytes(range(36))), ("d", (32,), Q8_0, bytes(range(34))),
-                           ("e", (256,), Q6_K, bytes(range(210)))])
+                          [("a", (2, 3), F32, struct.pack("<6f", *range(6))),
+                           *((f"t{kind}", (values, 2), kind, bytes(i % 251 for i in range(2 * size)))
+                             for kind, (values, size) in BLOCKS.items())])
     yield "bpe", gguf([architecture, ("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, "gpt-2"),
                        ("tokenizer.ggml.tokens", ARRAY, (STRING, ["a", "b", "ab", "<e>"])),
                        ("tokenizer.ggml.token_type", ARRAY, (5, [1, 1, 1, 3])),
@@ -78,12 +82,37 @@ def prompt_files():
     yield "refused", b'{"prompt": "a", "spans": []}\n[1]\n{"prompt": 1e999, "prompt": "b"}\n'
 
 
+def chat_inputs():
+    """Flags (a system text), the user's text, a zero byte, the template; as fuzz/chat_template_fuzz.cpp says."""
+    chatml = (r"""{% for m in messages %}{{ "<|im_start|>" + m['role'] + "\n" + m.content + "<|im_end|>\n" }}{% endfor %}"""
+              r"""{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}""")
+    default = r"""{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou\'re it.<|im_end|>\n' }}{% endif %}"""
+    gemma = (r"""{{ bos_token }}{%- for m in messages -%}{{ '<start_of_turn>' + m.role + '\n' + m.content | trim }}"""
+             r"""{{ '<end_of_turn>\n' }}{%- endfor -%}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}""")
+    tools = r"""{%- if tools %}{{- '<|im_start|>system\n# Tools' }}{%- else %}{# none #}{%- endif -%}"""
+    for name, flags, template in (("chatml", 0, chatml), ("default", 0, default + chatml), ("system", 1, default + chatml),
+                                  ("gemma", 1, gemma), ("tools", 0, tools + chatml), ("open", 0, "{{ 'a' + {% if \"b"),
+                                  ("other", 0, "[INST] {{ m }} [/INST]")):
+        yield name, bytes([flags]) + b" Name \xc3\xa9. \0" + template.encode()
+
+
+TARGETS = {"gguf": gguf_files, "tokenizer": tokenizer_inputs, "prompts": prompt_files, "chat_template": chat_inputs}
+
+
 def main():
+    """With --check nothing is written; 1 if a file differs from what would be."""
+    check, differing = sys.argv[1:] == ["--check"], []
     folder = pathlib.Path(__file__).resolve().parent / "corpus"
-    for target, inputs in (("gguf", gguf_files()), ("tokenizer", tokenizer_inputs()), ("prompts", prompt_files())):
-        (folder / target).mkdir(parents=True, exist_ok=True)
-        for name, raw in inputs:
-            (folder / target / name).write_bytes(raw)
+    for target, inputs in TARGETS.items():
+        wanted = dict(inputs())
+        there = {f.name: f.read_bytes() for f in (folder / target).glob("*")}
+        differing += [f"{target}/{name}" for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name)]
+        if not check:
+            (folder / target).mkdir(parents=True, exist_ok=True)
+            for name, raw in wanted.items():
+                (folder / target / name).write_bytes(raw)
+    if check and differing:
+        sys.exit("not as fuzz/make_corpus.py writes them: " + ", ".join(sorted(differing)))
 
 
 if __name__ == "__main__":

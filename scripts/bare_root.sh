@@ -58,7 +58,7 @@ if [[ -d /usr/local/share/ca-certificates ]]; then  # used once scripts/setup.sh
   mkdir -p "$root/usr/local/share/ca-certificates"
   cp -rL /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
 fi
-if cat "${sources[@]}" </dev/null | grep -Eq '^[^#]*https://'; then  # apt needs certificates before it can install them
+if grep -Eqs '^[^#]*https://' /dev/null "${sources[@]}"; then  # apt needs certificates before it can install them
   mkdir -p "$root/etc/ssl/certs"
   cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 fi
@@ -69,13 +69,17 @@ for file in "$HOME/.pip/pip.conf" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.con
   if [[ -f $file ]]; then cp -L "$file" "$root/etc/pip.conf"; fi
 done
 
-git -c safe.directory='*' clone --quiet --no-hardlinks . "$root/fovea"
+# The repository may be another user's.
+printf '[safe]\n\tdirectory = *\n' >"$scratch/gitconfig"
+export GIT_CONFIG_GLOBAL=$scratch/gitconfig
+git clone --quiet --no-hardlinks . "$root/fovea"
 # What is not committed goes along.
-git -c safe.directory='*' ls-files --deleted -z | (cd "$root/fovea" && xargs -0 -r rm -f)
-git -c safe.directory='*' ls-files --modified --others --exclude-standard --deduplicate -z |
-  while IFS= read -r -d '' file; do if [[ -e $file ]]; then printf '%s\0' "$file"; fi; done |
-  tar --null --files-from=- --create | tar --extract --no-same-owner --directory "$root/fovea"
-echo "bare_root: cloned $(git -c safe.directory='*' -C "$root/fovea" log -1 --format='%h %s')"
+git diff --name-only -z --no-renames --diff-filter=D HEAD | (cd "$root/fovea" && xargs -0 -r rm -f)
+{
+  git diff --name-only -z --no-renames --diff-filter=d HEAD
+  git ls-files -z --others --exclude-standard
+} | tar --null --files-from=- --create | tar --extract --no-same-owner --directory "$root/fovea"
+echo "bare_root: cloned $(git -C "$root/fovea" log -1 --format='%h %s')"
 
 # A clean environment but for what leads to the network.
 environment=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb)

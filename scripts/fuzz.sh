@@ -12,7 +12,7 @@ if (($# > 1)) || [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
   echo "usage: scripts/fuzz.sh [SECONDS]" >&2
   exit 2
 fi
-declare -A max_len=([gguf]=8192 [tokenizer]=1024 [prompts]=1024)
+declare -A max_len=([gguf]=8192 [tokenizer]=1024 [prompts]=1024 [chat_template]=2048)
 build=build/fuzz findings=build/fuzz/findings
 
 cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --parallel "$(nproc)" || exit 1
@@ -35,8 +35,8 @@ for target in "${!runs[@]}"; do
   code=0
   wait "${runs[$target]}" || code=$?
   inputs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$target.log")
-  if ((code == 0)); then
-    echo "$target: ${inputs:-0} inputs, no finding"
+  if ((code == 0 && ${inputs:-0} > 0)); then
+    echo "$target: $inputs inputs, no finding"
   else
     failed=1
     grep -E '^(==[0-9]+== *ERROR|SUMMARY|.*runtime error|Test unit written)|what\(\)' "$build/$target.log" | head -n 10

@@ -27,48 +27,28 @@ while (($# > 0)); do
 done
 
 build=build/tidy
-mkdir -p "$build"
-cmake --preset tidy >"$build/configure.log" || { cat "$build/configure.log"; exit 1; }
-mapfile -t known < <(python3 - "$build/compile_commands.json" <<'PYTHON'
-import json, os, sys
-for entry in json.load(open(sys.argv[1])):
-    path = os.path.relpath(entry["file"])
-    if not path.startswith("build/"):  # what CMake makes for itself
-        print(path)
-PYTHON
-)
-
-# The sources to check for these changed files: themselves, or for a header the source of its name, or the first one
-# that includes it.
-sources_of() {
-  local file
-  for file in "$@"; do
-    if [[ $file == *.h ]]; then
-      local stem=/${file##*/} name=${file##*/}
-      stem=${stem%.h}.cpp
-      printf '%s\n' "${known[@]}" | grep -F -- "$stem" || grep -lF "$name\"" "${known[@]}" || true
-    else
-      echo "$file"
-    fi | head -n 1
-  done | sort -u | grep -Fxf <(printf '%s\n' "${known[@]}") || true
-}
-
-files=("${known[@]}")
-if $changed; then
-  base=$(git merge-base HEAD origin/HEAD 2>/dev/null) || base=
-  if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then base=$(git rev-parse --verify -q HEAD^) || base=; fi
-  if [[ -z $base ]]; then
-    echo "tidy: no commit to compare with"
-    exit 0
-  fi
-  mapfile -t names < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h'
-                       git ls-files --others --exclude-standard -- '*.cpp' '*.h')
-  mapfile -t files < <(sources_of "${names[@]}")
-fi
-
 findings=$build/findings
 rm -rf "$findings"
 mkdir -p "$findings"
+cmake --preset tidy >"$build/configure.log" || { cat "$build/configure.log"; exit 1; }
+
+if $changed; then
+  head=$(git rev-parse HEAD)
+  base=$(git merge-base HEAD origin/HEAD 2>/dev/null) || base=$head
+  if [[ $base == "$head" ]]; then base=$(git rev-parse --verify --quiet HEAD^) || base=; fi
+  if [[ -z $base ]]; then
+    echo "tidy: the first commit has nothing to compare with"
+    exit 0
+  fi
+  git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h' >"$build/changed"
+  git ls-files --others --exclude-standard -- '*.cpp' '*.h' >>"$build/changed"
+  mapfile -t names <"$build/changed"
+  python3 tools/tidy_sources.py "$build" --for "${names[@]}" >"$build/sources"
+else
+  python3 tools/tidy_sources.py "$build" >"$build/sources"
+fi
+mapfile -t files <"$build/sources"
+
 deadline=$((SECONDS + 60 * ${minutes:-100000}))
 check() {  # one source; its findings go to a file of their own, so that two at once do not mix
   local log=$findings/${1//\//_}.log
@@ -86,11 +66,11 @@ for file in "${files[@]}"; do
 done
 wait || true
 
+shopt -s nullglob
 failed=("$findings"/*.log)
-if [[ -e ${failed[0]} ]]; then
-  cat "${failed[@]}" | grep -vE '^(Suppressed|Use -header-filter|[0-9]+ warnings? )'
-else
-  failed=()
-fi
+for log in "${failed[@]}"; do
+  echo "tidy: ${log##*/}"
+  grep -vE '^(Suppressed|Use -header-filter|[0-9]+ warnings? )' "$log" || true
+done
 echo "tidy: ${#files[@]} sources, ${#failed[@]} with findings, $left_out left out"
 ((${#failed[@]} == 0))

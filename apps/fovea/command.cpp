@@ -36,7 +36,8 @@ void check_command(CLI::App& app, int argc, const char* const* argv) {
     if (command->get_name() == argv[1]) return;
     names += (names.empty() ? "" : ", ") + command->get_name();
   }
-  throw UsageError(fmt::format("there is no command '{}' (commands: {})", argv[1], names));
+  throw UsageError(
+      fmt::format("there is no command '{}' (commands: {}; see fovea --help)", argv[1], names));
 }
 
 int parse_and_act(int argc, const char* const* argv) {

@@ -117,7 +117,8 @@ void ResultWriter::note_numbers(const engine::Result& result) {
   for (std::size_t i = 0; i < result.samples.size(); ++i) {
     const bool with_sum = i == 0 && result.prompt_logprob_sum;
     const auto& top_logprobs = result.samples[i].top_logprobs;
-    if (!with_sum && top_logprobs.empty()) continue;
+    const bool cut = result.samples[i].finish_reason == FinishReason::kContext;
+    if (!with_sum && top_logprobs.empty() && !cut) continue;
     std::string text = heading(next_, i);
     if (with_sum)
       text += fmt::format("prompt log-probability {:.6f}\n", *result.prompt_logprob_sum);
@@ -127,6 +128,7 @@ void ResultWriter::note_numbers(const engine::Result& result) {
         text += fmt::format(" {} {:.5f}", id, logprob);
       text += '\n';
     }
+    if (cut) text += "the context is full: the text ends before --max-tokens\n";
     notes_(text);
   }
 }

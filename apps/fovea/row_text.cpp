@@ -11,12 +11,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Names of the members of a set of enumerators from 0 to `last`.
 template <class E>
-Json names(const FlagSet<E>& set, E last) {
+Json names(const FlagSet<E>& set) {
   Json out = Json::array();
-  for (int i = 0; i <= static_cast<int>(last); ++i) {
-    if (const E e = static_cast<E>(i); set.has(e)) out.push_back(name_of(e));
+  for (const E e : all_of<E>()) {
+    if (set.has(e)) out.push_back(name_of(e));
   }
   return out;
 }
@@ -73,15 +72,15 @@ Json row_json(const Row& row) {
     out["compute_capability"] = {row.devices.compute_capability.min,
                                  row.devices.compute_capability.max};
   }
-  out["dtypes"] = names(row.dtypes, DType::kBool);
-  out["output_dtypes"] = names(row.output_dtypes | row.dtypes, DType::kBool);
-  out["kv_dtypes"] = names(row.kv_dtypes, KVDType::kFp8DsMla);
+  out["dtypes"] = names(row.dtypes);
+  out["output_dtypes"] = names(row.output_dtypes | row.dtypes);
+  out["kv_dtypes"] = names(row.kv_dtypes);
   out["head_sizes"] = list(row.head_sizes);
   if (!row.head_sizes_v.empty()) out["head_sizes_v"] = list(row.head_sizes_v);
   out["group_sizes"] = list(row.group_sizes);
   out["block_sizes"] = list(row.block_sizes);
-  out["attn_types"] = names(row.attn_types, AttentionType::kEncoderDecoder);
-  out["features"] = names(row.features, Feature::kLse);
+  out["attn_types"] = names(row.attn_types);
+  out["features"] = names(row.features);
   out["layouts"] = Json::array();
   for (CacheLayout layout : row.layouts) out["layouts"].push_back(name_of(layout));
   out["query_len"] = {{"min", row.query_len.min}};

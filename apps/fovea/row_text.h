@@ -11,6 +11,15 @@
 
 namespace fovea::app {
 
+// Every enumerator, in order: a number that is none has the name that all such numbers have.
+template <class E>
+std::vector<E> all_of() {
+  const std::string_view none = name_of(static_cast<E>(255));
+  std::vector<E> all;
+  for (int i = 0; name_of(static_cast<E>(i)) != none; ++i) all.push_back(static_cast<E>(i));
+  return all;
+}
+
 nlohmann::ordered_json row_json(const Row& row);
 nlohmann::ordered_json reasons_json(const std::vector<Reason>& reasons);
 // "64, 8-256 by 8, 16+ by 16" for people.

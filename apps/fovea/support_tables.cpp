@@ -63,18 +63,16 @@ constexpr auto kFacts = std::to_array<Fact>({
     {"rank", [](const Row& row, const Json&) { return fmt::format("{}", row.rank); }},
 });
 
-// Names of the enumerators up to `last` that no row has in `member`.
+// Names of the enumerators that no row has in `member`.
 template <class E>
-std::string missing(std::span<const AttentionBackend* const> backends, FlagSet<E> Row::* member,
-                    E last) {
+std::string missing(std::span<const AttentionBackend* const> backends, FlagSet<E> Row::* member) {
   FlagSet<E> offered;
   for (const AttentionBackend* backend : backends) {
     for (const Row& row : backend->rows()) offered = offered | row.*member;
   }
   std::string out;
-  for (int i = 0; i <= static_cast<int>(last); ++i) {
-    if (const E e = static_cast<E>(i); !offered.has(e))
-      out += fmt::format("{}{}", out.empty() ? "" : ", ", name_of(e));
+  for (const E e : all_of<E>()) {
+    if (!offered.has(e)) out += fmt::format("{}{}", out.empty() ? "" : ", ", name_of(e));
   }
   return out.empty() ? "nothing" : out;
 }
@@ -119,11 +117,9 @@ std::string support_page(std::span<const AttentionBackend* const> backends) {
   std::string out;
   for (const AttentionBackend* backend : backends) out += section(*backend);
   out += "## Offered by no backend\n\n| | |\n|---|---|\n";
-  out += fmt::format("| features | {} |\n", missing(backends, &Row::features, Feature::kLse));
-  out +=
-      fmt::format("| cache types | {} |\n", missing(backends, &Row::kv_dtypes, KVDType::kFp8DsMla));
-  out += fmt::format("| attention types | {} |\n",
-                     missing(backends, &Row::attn_types, AttentionType::kEncoderDecoder));
+  out += fmt::format("| features | {} |\n", missing(backends, &Row::features));
+  out += fmt::format("| cache types | {} |\n", missing(backends, &Row::kv_dtypes));
+  out += fmt::format("| attention types | {} |\n", missing(backends, &Row::attn_types));
   return out;
 }
 

@@ -11,6 +11,9 @@ namespace {
 // What files of this architecture leave out.
 constexpr std::int64_t kWindowPattern = 6;  // every sixth layer sees the whole context
 constexpr double kLocalRopeBase = 10000;    // of the others
+// The 27B model scales queries by their share of the width, not by the head size. No key says it;
+// the number of layers tells which model it is.
+constexpr std::size_t kLayersOf27B = 62;
 
 }  // namespace
 
@@ -20,6 +23,8 @@ TransformerConfig read_gemma3(const GgufFile& file) {
   c.query_key_norms = c.post_norms = true;
   c.activation = Activation::kGelu;
   c.embedding_scale = std::sqrt(static_cast<float>(c.width));
+  if (c.layers.size() == kLayersOf27B)
+    c.query_scale = 1 / std::sqrt(static_cast<float>(c.width) / static_cast<float>(c.num_heads));
   RopeParams& full = c.ropes[0];
   full.pairs = RopePairs::kHalves;
   full.base = keys.positive("rope.freq_base", 1e6);

@@ -244,7 +244,8 @@ void place(const Cursor& in, RawTensor& raw, std::uint64_t data_begin, std::uint
       static_cast<std::uint64_t>(bytes) > room - raw.offset)
     in.refuse(raw.at, what,
               fmt::format("shape [{}] of {}", fmt::join(tensor.shape, ", "), name_of(tensor.type)),
-              fmt::format("at most the {} bytes behind its offset", room - raw.offset));
+              fmt::format("at most the {} bytes behind its offset (a file that was cut short?)",
+                          room - raw.offset));
   tensor.data = in.all().subspan(data_begin + raw.offset, static_cast<std::uint64_t>(bytes));
 }
 
@@ -300,7 +301,8 @@ GgufScalar GgufArray::at(std::size_t index) const {
 GgufContents parse_gguf(std::span<const std::byte> bytes, const std::string& name) {
   Cursor in(bytes, name);
   if (const auto magic = in.read<std::uint32_t>("magic number"); magic != kMagic)
-    in.refuse(0, "magic number", fmt::format("0x{:08x}", magic), "'GGUF'");
+    in.refuse(0, "magic number", fmt::format("0x{:08x}", magic),
+              "'GGUF', as every GGUF file begins");
   const auto version = in.read<std::uint32_t>("version");
   if (version != 2 && version != 3)
     in.refuse(4, "version", fmt::format("{}", version),

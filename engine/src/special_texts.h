@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fovea/engine/tokenizer.h"
@@ -20,7 +21,7 @@ class SpecialTexts {
     TokenId token = -1;
   };
 
-  // `text` must outlive this. Of equal texts the first one counts; an empty one is never found.
+  // `text` must outlive this. Of equal texts the lowest token counts; an empty one is never found.
   void add(std::string_view text, TokenId token) {
     if (text.empty()) return;
     entries_.push_back({text, token});
@@ -28,7 +29,8 @@ class SpecialTexts {
   }
   // After the last add(), before the first find().
   void sort() {
-    std::ranges::stable_sort(entries_, {}, &Entry::text);
+    const auto order = [](const Entry& e) { return std::pair(e.text, e.token); };
+    std::ranges::sort(entries_, {}, order);
     const auto repeated = std::ranges::unique(entries_, {}, &Entry::text);
     entries_.erase(repeated.begin(), repeated.end());
   }

@@ -94,17 +94,18 @@ std::vector<Symbol> symbols_of(std::string_view text) {
 
 }  // namespace
 
-Spm::Spm(std::vector<ScoredPiece> pieces, std::span<const ByteToken> bytes, bool space_first)
+Spm::Spm(std::vector<ScoredPiece> pieces, std::span<const ByteToken> bytes, bool space_first,
+         std::string_view origin)
     : pieces_(std::move(pieces)), space_first_(space_first) {
   if (!std::in_range<std::int32_t>(pieces_.size()))
-    throw InputError("pieces", fmt::format("{}", pieces_.size()), "less than 2^31");
+    throw InputError(origin, fmt::format("{} pieces", pieces_.size()), "less than 2^31");
   // At most half full, so that a search is short and ends at a free slot.
   slots_.assign(std::bit_ceil(2 * pieces_.size() + 1), kFree);
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const ScoredPiece& piece = pieces_[i];
     std::int32_t& slot = slots_[slot_of(piece.text)];
     if (slot != kFree)
-      throw InputError("pieces",
+      throw InputError(origin,
                        fmt::format("{} as tokens {} and {}", in_quotes(piece.text),
                                    pieces_[static_cast<std::size_t>(slot)].token, piece.token),
                        "texts that differ");
@@ -115,14 +116,15 @@ Spm::Spm(std::vector<ScoredPiece> pieces, std::span<const ByteToken> bytes, bool
   for (const ByteToken& byte : bytes) {
     TokenId& token = byte_tokens_[byte.byte];
     if (token >= 0)
-      throw InputError("byte tokens",
-                       fmt::format("0x{:02x} as tokens {} and {}", byte.byte, token, byte.token),
-                       "each byte once");
+      throw InputError(
+          origin, fmt::format("byte 0x{:02x} as tokens {} and {}", byte.byte, token, byte.token),
+          "each byte once");
     token = byte.token;
   }
   for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte)
     if (byte_tokens_[byte] < 0)
-      throw InputError("byte tokens", fmt::format("none for 0x{:02x}", byte), "one for each byte");
+      throw InputError(origin, fmt::format("no token for byte 0x{:02x}", byte),
+                       "one for each byte");
 }
 
 // The slot with the piece of this text; if there is none, the free one where it would be.
@@ -227,7 +229,8 @@ Spm read_spm(const GgufFile& file, std::span<const std::string> pieces,
     if (kinds[i] == TokenKind::kByte)
       bytes.push_back({static_cast<unsigned char>(pieces[i][0]), id});
   }
-  Spm spm(std::move(normal), bytes, file.boolean(kPrefixKey).value_or(true));
+  Spm spm(std::move(normal), bytes, file.boolean(kPrefixKey).value_or(true),
+          key_in(file, kTokensKey));
   std::unordered_set<std::string_view> user_defined;
   for (std::size_t i = 0; i < pieces.size(); ++i)
     if (kinds[i] == TokenKind::kUserDefined &&

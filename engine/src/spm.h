@@ -30,9 +30,10 @@ struct ByteToken {
 class Spm {
  public:
   // `pieces`: what joining may give; their texts must outlive this. `space_first`: each text gets a
-  // space in front. Throws InputError for a text or a byte that occurs twice, and for a byte
-  // without a token.
-  Spm(std::vector<ScoredPiece> pieces, std::span<const ByteToken> bytes, bool space_first);
+  // space in front. Throws InputError, which names the origin, for a text or a byte that occurs
+  // twice, and for a byte without a token.
+  Spm(std::vector<ScoredPiece> pieces, std::span<const ByteToken> bytes, bool space_first,
+      std::string_view origin = "pieces");
 
   // The piece of this text; null: none.
   const ScoredPiece* find(std::string_view text) const;

@@ -23,7 +23,7 @@ void check_prompt(const Request& request, std::int64_t max_model_len, int vocab_
                   std::vector<Reason>& reasons) {
   const std::int64_t length = std::ssize(request.prompt);
   if (length == 0 && request.max_tokens > 0)
-    reasons.push_back({"prompt", "no tokens", "at least one", "max_tokens 0 computes nothing", ""});
+    reasons.push_back({"prompt", "no tokens", "at least one, as max_tokens is above 0", "", ""});
   if (length > max_model_len)
     reasons.push_back({"prompt", fmt::format("{} tokens", length),
                        fmt::format("at most {}, the longest context of this engine", max_model_len),

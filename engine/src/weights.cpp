@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-
-#include "fovea/base/error.h"
 
 namespace fovea::engine {
 namespace {
@@ -34,7 +33,7 @@ std::int64_t ModelKeys::integer(std::string_view key, std::int64_t min, std::int
   if (!found && absent) return *absent;
   const std::int64_t value = found ? *found : file_->require_integer(name);
   if (value < min || value > max)
-    throw InputError(name, std::to_string(value), fmt::format("{} to {}", min, max));
+    throw wrong(key, std::to_string(value), fmt::format("{} to {}", min, max));
   return value;
 }
 
@@ -44,7 +43,7 @@ double ModelKeys::positive(std::string_view key, std::optional<double> absent) {
   if (!found && absent) return *absent;
   const double value = found ? *found : file_->require_number(name);
   if (!(value > 0) || !std::isfinite(value))
-    throw InputError(name, fmt::format("{}", value), "a finite number above 0");
+    throw wrong(key, fmt::format("{}", value), "a finite number above 0");
   return value;
 }
 
@@ -63,8 +62,8 @@ void ModelKeys::expect(std::string_view key, double only) {
   const std::string name = full(key);
   const std::optional<double> found = file_->number(name);
   if (found && *found != only)
-    throw InputError(name, fmt::format("{}", *found),
-                     fmt::format("{}, the only value that this program computes", only));
+    throw wrong(key, fmt::format("{}", *found),
+                fmt::format("{}, the only value that this program computes", only));
 }
 
 void ModelKeys::refuse_unread() const {

@@ -89,6 +89,14 @@ TEST(ResultWriter, NumbersGoToTheNotes) {
             "-2.00000\n\n== sample 2 of 2 ==\ntoken 0: 9 -0.50000\n");
 }
 
+TEST(ResultWriter, ATextThatFillsTheContextIsNoted) {
+  Printed p({{.id = 0}}, false);
+  p.writer.add_text(0, 0, "so long");
+  p.writer.finish(result_of({"so long"}, FinishReason::kContext));
+  EXPECT_EQ(p.out, "so long\n");
+  EXPECT_EQ(p.notes, "the context is full: the text ends before --max-tokens\n");
+}
+
 TEST(ResultWriter, JsonIsOneObjectARequest) {
   Printed p({{.id = "x", .prompt_tokens = {1, 2}}}, true);
   p.writer.add_text(0, 0, "not printed");

@@ -3,20 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "requests.h"
 #include "tiny_model.h"
 
 namespace fovea::engine {
 namespace {
 
-using test::TemporaryFile;
-using test::TinyModel;
-
-EngineOptions f32_options() {
-  EngineOptions options;
-  options.weights = WeightType::kF32;
-  options.threads = 2;
-  return options;
-}
+using test::f32_options, test::TemporaryFile, test::TinyModel;
 
 std::string refusal(const std::string& path, const EngineOptions& options) {
   try {
@@ -95,7 +88,7 @@ TEST(Engine, TellsWhatItHas) {
   EXPECT_EQ(engine.vocab_size(), TinyModel::kVocabSize);
   EXPECT_EQ(engine.max_model_len(), 64);
   const Statistics s = engine.statistics();
-  EXPECT_EQ(s.kv_blocks, 4);  // 64 tokens in blocks of 16
+  EXPECT_EQ(s.kv_blocks, 16);  // 64 tokens in blocks of 4
   EXPECT_EQ(s.kv_blocks_peak, 0);
   EXPECT_EQ(s.kv_bytes_per_token, 2 * 2 * 2 * 10 * 4);
   EXPECT_GT(s.weight_bytes, 0);

@@ -31,6 +31,26 @@ TEST(Gemma3, WithOneKeyHeadAndWholeHeadsRotated) {
   expect_right(model.fill(), 2e-5);
 }
 
+TEST(Gemma3, KindsOfLayersHaveTheirOwnRope) {
+  TinyModel model = gemma(8);
+  model.full_rope_factor = 8;
+  expect_right(model.fill(), 2e-5);
+  model.tensors.clear();
+  model.local_rope_base = 500;
+  expect_right(model.fill(), 2e-5);
+}
+
+// 62 layers are the 27B model's, which scales by the width of a head in the stream.
+TEST(Gemma3, TheLargestModelHasItsOwnScale) {
+  TinyModel model = gemma(9, 62);
+  model.heads = 4;
+  model.width = 12;
+  const auto bytes = model.bytes();
+  const ModelHeader header = read_header(GgufFile::parse(bytes, "f"), {});
+  for (const LayerSpec& layer : header.layers)
+    EXPECT_FLOAT_EQ(layer.scale, 1 / std::sqrt(12.0F / 4));
+}
+
 TEST(Gemma3, ReadsItsHeader) {
   TinyModel model = gemma(9, 7);
   model.pattern = 3;
@@ -55,7 +75,12 @@ TEST(Gemma3, FilesMayLeaveOutThePattern) {
 TEST(Gemma3, RefusesByNameWhatItDoesNotCompute) {
   TinyModel model = gemma().fill();
   const auto expect = [&](const char* name, auto value) {
-    model.more = [&](test::GgufWriter& w) { w.value(name, value); };
+    model.more = [&](test::GgufWriter& w) {
+      if constexpr (std::is_same_v<decltype(value), std::string>)
+        w.string(name, value);
+      else
+        w.value(name, value);
+    };
     try {
       Loaded loaded(model);
       ADD_FAILURE() << name << " was accepted";
@@ -65,6 +90,8 @@ TEST(Gemma3, RefusesByNameWhatItDoesNotCompute) {
   };
   expect("gemma3.final_logit_softcapping", 30.0F);
   expect("gemma3.rope.freq_base_swa", -1.0F);
+  expect("gemma3.rope.scaling.factor", 8.0F);  // of no type
+  expect("gemma3.rope.scaling.type", std::string("yarn"));
 }
 
 // Two groups on the same pages: blocks behind the window are given back and used again, and what

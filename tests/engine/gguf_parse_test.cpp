@@ -80,7 +80,7 @@ TEST(GgufParse, RefusesOtherFiles) {
   EXPECT_EQ(refused({}).given(), "4 bytes");
   GgufWriter writer;
   writer.magic = 0x46474747;
-  EXPECT_EQ(refused(writer.bytes()).expected(), "'GGUF'");
+  EXPECT_EQ(refused(writer.bytes()).expected(), "'GGUF', as every GGUF file begins");
   for (const std::uint32_t version : {0u, 1u, 4u, 0x03000000u}) {
     GgufWriter other;
     other.version = version;

@@ -195,8 +195,7 @@ void use(const Tokenizer& tokenizer) {
       const std::vector<TokenId> tokens =
           tokenizer.encode(" ab  $$ <s>it's<|im_end|>12\xC3\xA9\xF0\x9F\x99!", special);
       for (const TokenId token : tokens) EXPECT_LT(token, tokenizer.vocab_size());
-      const std::string text = tokenizer.decode(tokens, special);
-      EXPECT_EQ(tokenizer.decode(tokens, special), text);
+      tokenizer.decode(tokens, special);
     });
 }
 

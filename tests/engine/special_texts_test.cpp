@@ -5,10 +5,12 @@
 
 #include <random>
 #include <string>
+#include <vector>
 
 namespace fovea::engine {
 namespace {
 
+// The texts outlive it.
 SpecialTexts texts_of(const std::vector<std::string>& texts) {
   SpecialTexts special;
   for (std::size_t i = 0; i < texts.size(); ++i) special.add(texts[i], static_cast<TokenId>(i));
@@ -17,13 +19,15 @@ SpecialTexts texts_of(const std::vector<std::string>& texts) {
 }
 
 TEST(SpecialTexts, NothingIsFoundAmongNone) {
-  const SpecialTexts special = texts_of({""});
+  const std::vector<std::string> texts{""};
+  const SpecialTexts special = texts_of(texts);
   EXPECT_EQ(special.find("text", 0).begin, std::string_view::npos);
   EXPECT_EQ(special.find("", 0).token, -1);
 }
 
-TEST(SpecialTexts, OfEqualTextsTheFirstCounts) {
-  const SpecialTexts special = texts_of({"b", "a", "a"});
+TEST(SpecialTexts, OfEqualTextsTheLowestTokenCounts) {
+  const std::vector<std::string> texts{"b", "a", "a"};
+  const SpecialTexts special = texts_of(texts);
   EXPECT_EQ(special.find("ba", 1).token, 1);
 }
 

@@ -127,7 +127,7 @@ TEST(Spm, RefusesPiecesAndBytesThatOccurTwice) {
   EXPECT_EQ(piece.given(), "'a' as tokens 300 and 302");
   std::vector<ByteToken> bytes = all_bytes();
   bytes.push_back({0x41, 300});
-  EXPECT_EQ(refused([&] { Spm({}, bytes, false); }).given(), "0x41 as tokens 65 and 300");
+  EXPECT_EQ(refused([&] { Spm({}, bytes, false); }).given(), "byte 0x41 as tokens 65 and 300");
 }
 
 TEST(Spm, RefusesAMissingByte) {
@@ -135,7 +135,7 @@ TEST(Spm, RefusesAMissingByte) {
     std::vector<ByteToken> bytes = all_bytes();
     bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(missing));
     EXPECT_EQ(refused([&] { Spm({}, bytes, false); }).given(),
-              fmt::format("none for 0x{:02x}", missing));
+              fmt::format("no token for byte 0x{:02x}", missing));
   }
 }
 
@@ -399,9 +399,9 @@ TEST(SpmFile, RefusesTablesThatDisagree) {
   EXPECT_EQ(given([](Tables& t) { t.scores[7] = Limits::quiet_NaN(); }), "nan for token 7");
   EXPECT_EQ(given([](Tables& t) { t.scores[256] = -Limits::infinity(); }), "-inf for token 256");
   EXPECT_EQ(given([](Tables& t) { t.kinds.push_back(1); }), "258 values");
-  EXPECT_EQ(given([](Tables& t) { t.kinds.clear(); }), "none for 0x00");
-  EXPECT_EQ(given([](Tables& t) { t.kinds[0x41] = 1; }), "none for 0x41");
-  EXPECT_EQ(given([](Tables& t) { t.add("<0x41>", 0, 6); }), "0x41 as tokens 65 and 257");
+  EXPECT_EQ(given([](Tables& t) { t.kinds.clear(); }), "no token for byte 0x00");
+  EXPECT_EQ(given([](Tables& t) { t.kinds[0x41] = 1; }), "no token for byte 0x41");
+  EXPECT_EQ(given([](Tables& t) { t.add("<0x41>", 0, 6); }), "byte 0x41 as tokens 65 and 257");
   for (const char* text :
        {"a", "", "<0x4>", "<0x4G>", "<0x+4>", "<0x-4>", "<0X41>", "<0x41)", "<0x041>"})
     EXPECT_EQ(given([=](Tables& t) { t.add(text, 0, 6); }),

@@ -31,6 +31,8 @@ struct TinyModel {
   // The gemma3 architecture instead of llama's: all but every pattern-th layer see a window.
   bool gemma = false;
   int window = 20, pattern = 2;  // pattern 0: the file does not say
+  double local_rope_base = 0;    // of window layers; 0: the file does not say
+  double full_rope_factor = 0;   // divides positions of full layers; 0: the file does not say
   // Adds keys and tensors to a file.
   std::function<void(GgufWriter&)> more = [](GgufWriter&) {};
   std::map<std::string, std::vector<float>> tensors = {};  // filled by fill()
@@ -102,6 +104,12 @@ struct TinyModel {
     if (gemma) {
       u32("attention.sliding_window", window);
       if (pattern > 0) u32("attention.sliding_window_pattern", pattern);
+      if (local_rope_base > 0)
+        w.value("gemma3.rope.freq_base_swa", static_cast<float>(local_rope_base));
+      if (full_rope_factor > 0) {
+        w.string("gemma3.rope.scaling.type", "linear");
+        w.value("gemma3.rope.scaling.factor", static_cast<float>(full_rope_factor));
+      }
     }
     std::vector<std::string> tokens;
     std::vector<std::int32_t> kinds(static_cast<std::size_t>(kVocabSize + extra_tokens), 1);

@@ -60,7 +60,7 @@ class TinyTransformer {
     for (auto head = heads.begin(); head != heads.end(); head += size)
       std::ranges::copy(norm(Vector(head, head + size), name), head);
   }
-  void rotate(Vector& heads, int position, double base) const {
+  void rotate(Vector& heads, double position, double base) const {
     for (std::size_t head = 0; head < heads.size(); head += static_cast<std::size_t>(m_.head_size))
       for (int i = 0; i < m_.rotated / 2; ++i) {
         const auto factor = m_.rope_factors.empty() ? 1.0F : m_.rope_factors[std::size_t(i)];
@@ -96,7 +96,10 @@ class TinyTransformer {
   Vector after(Vector x, const std::string& name) const { return m_.gemma ? norm(x, name) : x; }
   void block(int layer, std::vector<Vector>& x) const {
     const std::string p = "blk." + std::to_string(layer) + ".";
-    const double base = has_window(layer) ? 10000 : m_.rope_base;
+    const bool windowed = has_window(layer);
+    const double local = m_.local_rope_base > 0 ? m_.local_rope_base : 10000;
+    const double base = windowed ? local : m_.rope_base;
+    const double factor = !windowed && m_.full_rope_factor > 0 ? m_.full_rope_factor : 1;
     std::vector<Vector> k, v;
     for (std::size_t t = 0; t < x.size(); ++t) {
       const Vector h = norm(x[t], p + "attn_norm.weight");
@@ -107,11 +110,11 @@ class TinyTransformer {
         norm_heads(q, p + "attn_q_norm.weight");
         norm_heads(k.back(), p + "attn_k_norm.weight");
       }
-      rotate(q, static_cast<int>(t), base);
-      rotate(k.back(), static_cast<int>(t), base);
+      rotate(q, static_cast<double>(t) / factor, base);
+      rotate(k.back(), static_cast<double>(t) / factor, base);
       Vector attended(q.size());
       const std::size_t first =
-          has_window(layer) && t + 1 > std::size_t(m_.window) ? t + 1 - std::size_t(m_.window) : 0;
+          windowed && t + 1 > std::size_t(m_.window) ? t + 1 - std::size_t(m_.window) : 0;
       for (int head = 0; head < m_.heads; ++head)
         attend(q, std::span(k).subspan(first), std::span(v).subspan(first), head, attended);
       add(x[t], after(times(p + "attn_output.weight", attended), p + "post_attention_norm.weight"));

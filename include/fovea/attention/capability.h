@@ -88,9 +88,9 @@ enum class Field : std::uint8_t {
   kComputeCapability,
 };
 // The field's value lies in the range; enumerations count by their number, a feature is 0 or 1,
-// sm_90 is 90.
-struct Term {
-  Field field = Field::kFeature;
+// sm_90 is 90. The field has no default: one that is forgotten is a warning.
+struct Term {  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  Field field;
   Range in = {1, 1};
   Feature feature = {};
 };
