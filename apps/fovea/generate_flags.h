@@ -7,7 +7,7 @@
 
 #include "fovea/engine/engine.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
 }  // namespace CLI
 
