@@ -78,7 +78,7 @@ def prompt_files():
     yield "plain", b'{"prompt": "a\\n\\u00e9\\ud83d\\ude42"}\n'
     yield "fields", (b'{"prompt": "caf\xc3\xa9", "bos": true, "special": false, "max_tokens": 16, "temperature": 0.5, '
                      b'"seed": 7, "n": 2, "stop": ["\\n", "END"]}\r\n\n{"prompt": "", "chat": true, "system": "s"}')
-    yield "ids", b'{"id": {"x": [1, null, -2.5e-3, {"x": "y"}]}, "prompt": "p"}\n{"id": 18446744073709551616, "prompt": ""}'
+    yield "ids", b'{"id": {"x": [1, null, -2.5e-3, {"x": "y"}]}, "prompt": "p"}\n{"id": 18446744073709551615, "prompt": ""}'
     yield "refused", b'{"prompt": "a", "spans": []}\n[1]\n{"prompt": 1e999, "prompt": "b"}\n'
 
 

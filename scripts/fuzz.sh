@@ -16,6 +16,12 @@ declare -A max_len=([gguf]=8192 [tokenizer]=1024 [prompts]=1024 [chat_template]=
 build=build/fuzz findings=build/fuzz/findings
 
 cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --parallel "$(nproc)" || exit 1
+for program in "$build"/bin/fovea_fuzz_*; do
+  if [[ -z ${max_len[${program##*fovea_fuzz_}]:-} ]]; then
+    echo "fuzz: $program has no longest input here" >&2
+    exit 1
+  fi
+done
 mkdir -p "$findings"
 export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 

@@ -108,7 +108,7 @@ everything_long() {
   # failure if none of them has failed.
   local bare=$results/bare_root
   stage "bare root" scripts/bare_root.sh --results "$bare" scripts/demo.sh scripts/test.sh
-  if [[ -f $bare/stages.tsv ]]; then
+  if [[ -s $bare/stages.tsv ]]; then
     awk -F '\t' -v OFS='\t' -v results="$bare" \
       '{if ($4 != "-") {sub(".*/", "", $4); $4 = results "/" $4} print "bare root: " $1, $2, $3, $4}' \
       "$bare/stages.tsv" >"$bare/ours.tsv"

@@ -51,7 +51,7 @@ mapfile -t files <"$build/sources"
 
 deadline=$((SECONDS + 60 * ${minutes:-100000}))
 check() {  # one source; its findings go to a file of their own, so that two at once do not mix
-  local log=$findings/${1//\//_}.log
+  local log=$findings/${1//\//:}.log
   clang-tidy-19 -p "$build" --quiet --warnings-as-errors='*' --extra-arg-before=--driver-mode=g++ "$1" >"$log" 2>&1 &&
     rm "$log"
 }
@@ -69,7 +69,8 @@ wait || true
 shopt -s nullglob
 failed=("$findings"/*.log)
 for log in "${failed[@]}"; do
-  echo "tidy: ${log##*/}"
+  log_name=${log##*/}
+  echo "tidy: ${log_name//:/\/}"
   grep -vE '^(Suppressed|Use -header-filter|[0-9]+ warnings? )' "$log" || true
 done
 echo "tidy: ${#files[@]} sources, ${#failed[@]} with findings, $left_out left out"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <limits>
 #include <set>
@@ -64,6 +65,13 @@ void read(const std::string& field, const Json& value, std::optional<T>& to) {
   read(field, value, to.emplace());
 }
 
+// A whole number that 64 bits do not hold has become another one.
+void check_id(const Json& id) {
+  if (id.is_number_float() && std::abs(id.get<double>()) >= 0x1p63)
+    throw UsageError("a number in \"id\" is too large, give it as a text");
+  if (id.is_structured()) std::ranges::for_each(id, check_id);
+}
+
 void set_field(Prompt& prompt, const std::string& field, const Json& value) {
   if (field == "prompt") return read(field, value, prompt.text);
   if (field == "bos") return read(field, value, prompt.bos);
@@ -82,6 +90,7 @@ void set_field(Prompt& prompt, const std::string& field, const Json& value) {
         fmt::format("there is no field {} (fields: prompt, id, bos, special, chat, system, "
                     "max_tokens, temperature, seed, n, stop)",
                     shown(field)));
+  check_id(value);
   prompt.id = value;
 }
 

@@ -217,47 +217,55 @@ std::string_view written_value(const Pieces& pieces, std::size_t i) {
   return whole ? value : std::string_view();
 }
 
-// The defaults of a system turn that is opened in piece i and filled by the code behind it.
-std::set<std::string> defaults_in_code(const Pieces& pieces, std::size_t i,
-                                       const Variables& all_variables) {
+// The defaults of a system turn that is opened in piece i and filled by the code behind it; null:
+// none. An empty one writes no turn.
+const std::set<std::string>* defaults_in_code(const Pieces& pieces, std::size_t i,
+                                              const Variables& all_variables) {
   const std::string_view value = written_value(pieces, i + 1);
-  const bool asks = pieces[i].about_system;            // whether there is a system text
-  if (value.ends_with(".content") && asks) return {};  // of a message that is given
+  const bool asks = pieces[i].about_system;                 // whether there is a system text
+  if (value.ends_with(".content") && asks) return nullptr;  // of a message that is given
   const auto found = all_variables.find(value);
   if (found == all_variables.end() || found->second.other_values)
     refuse_form("a system text of the template's own", pieces[i].text);
-  std::set<std::string> literals = found->second.literals;
+  const std::set<std::string>& literals = found->second.literals;
   // An empty or missing value writes no turn only if the template asks for it.
   if (!asks && (literals.empty() || literals.contains("")))
     refuse_form("a system turn without a condition", pieces[i].text);
-  literals.erase("");
-  return literals;
+  return &literals;
 }
 
 // The default system text of a ChatML template: none, or the only one.
 std::optional<std::string> default_system(const Pieces& pieces) {
   const Variables all_variables = variables(pieces);
   const std::string opening = std::string(kChatML.open) + "system";
-  std::set<std::string> defaults;
+  std::optional<std::string> found;
+  const auto add = [&](std::string_view text) {
+    if (text.empty()) return;
+    if (found && *found != text) refuse_form("more than one default system text", *found);
+    if (has(text, kChatML.open)) refuse_form("a system text that opens a turn", text);
+    if (!found) found.emplace(text);
+  };
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].kind != Kind::kText || pieces[i].for_tools) continue;
     const std::string_view text = pieces[i].text;
     for_each_place(text, opening, [&](std::size_t at) {
       const std::string_view rest = text.substr(at + opening.size());
       const std::size_t close = rest.find(kChatML.close);
-      if (rest == "\n")
-        defaults.merge(defaults_in_code(pieces, i, all_variables));
-      else if (rest.starts_with('\n') && close != std::string_view::npos && pieces[i].about_system)
-        defaults.emplace(rest.substr(1, close - 1));
-      else
+      if (rest == "\n") {
+        if (const auto* literals = defaults_in_code(pieces, i, all_variables))
+          std::ranges::for_each(*literals, add);
+      } else if (rest.starts_with('\n') && close != std::string_view::npos &&
+                 pieces[i].about_system) {
+        add(rest.substr(1, close - 1));
+      } else {
         refuse_form("a system turn that cannot be told by reading", text.substr(at));
+      }
     });
     if (text == "content" && i + 1 < pieces.size() && pieces[i + 1].tag == pieces[i].tag &&
         pieces[i + 1].text.starts_with(':'))
       refuse_form("messages of the template's own", text);
   }
-  if (defaults.size() > 1) refuse_form("more than one default system text", *defaults.begin());
-  return defaults.empty() ? std::nullopt : std::optional(*defaults.begin());
+  return found;
 }
 
 std::string bos_of(const Pieces& pieces, std::string_view bos_text) {

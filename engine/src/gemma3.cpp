@@ -3,6 +3,7 @@
 #include <string>
 
 #include "architectures.h"
+#include "utf8.h"
 #include "weights.h"
 
 namespace fovea::engine {
@@ -30,7 +31,7 @@ TransformerConfig read_gemma3(const GgufFile& file) {
   full.base = keys.positive("rope.freq_base", 1e6);
   const std::string scaling = keys.text("rope.scaling.type", "none");
   if (scaling != "none" && scaling != "linear")
-    throw keys.wrong("rope.scaling.type", scaling, "none or linear");
+    throw keys.wrong("rope.scaling.type", in_quotes(scaling), "none or linear");
   if (scaling == "linear") full.linear_factor = keys.positive("rope.scaling.factor");
   RopeParams local = full;
   local.base = keys.positive("rope.freq_base_swa", kLocalRopeBase);

@@ -249,6 +249,21 @@ void place(const Cursor& in, RawTensor& raw, std::uint64_t data_begin, std::uint
   tensor.data = in.all().subspan(data_begin + raw.offset, static_cast<std::uint64_t>(bytes));
 }
 
+// A byte that several tensors use would make a small file as large as it likes in memory.
+void refuse_overlaps(const Cursor& in, std::span<const RawTensor> raw) {
+  std::vector<const RawTensor*> placed;
+  for (const RawTensor& each : raw)
+    if (!each.tensor.data.empty()) placed.push_back(&each);
+  std::ranges::sort(placed, {}, [](const RawTensor* each) { return each->tensor.data.data(); });
+  for (std::size_t i = 1; i < placed.size(); ++i) {
+    const GgufTensor &before = placed[i - 1]->tensor, &behind = placed[i]->tensor;
+    if (behind.data.data() < before.data.data() + before.data.size())
+      in.refuse(placed[i]->at, fmt::format("tensor {}", in_quotes(behind.name)),
+                fmt::format("offset {}, inside of {}", placed[i]->offset, in_quotes(before.name)),
+                "bytes of its own");
+  }
+}
+
 std::uint64_t alignment_of(const Cursor& in, const GgufContents& contents) {
   const auto found = contents.values.find(kAlignmentKey);
   if (found == contents.values.end()) return kDefaultAlignment;
@@ -276,10 +291,9 @@ void read_tensors(Cursor& in, std::uint64_t count, GgufContents& contents) {
   }
   const std::uint64_t data_begin = (in.position() + alignment - 1) / alignment * alignment;
   contents.tensors.reserve(count);
-  for (RawTensor& each : raw) {
-    place(in, each, data_begin, alignment);
-    contents.tensors.push_back(std::move(each.tensor));
-  }
+  for (RawTensor& each : raw) place(in, each, data_begin, alignment);
+  refuse_overlaps(in, raw);
+  for (RawTensor& each : raw) contents.tensors.push_back(std::move(each.tensor));
 }
 
 }  // namespace

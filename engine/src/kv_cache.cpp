@@ -78,7 +78,7 @@ void check_memory(std::int64_t num_blocks, std::int64_t bytes) {
   if (bytes > machine)
     throw ConfigError("kv_blocks", fmt::format("{} blocks, {} bytes", num_blocks - 1, bytes),
                       fmt::format("at most {} bytes, this machine's memory", machine),
-                      "fewer kv_blocks or a shorter max_model_len");
+                      "fewer kv_blocks or max_num_reqs, or a shorter max_model_len");
 }
 
 Bounds bounds_of(const CacheOptions& options, int table_width) {
@@ -162,9 +162,13 @@ KVCache::KVCache(std::span<const AttentionLayer> layers, const CacheOptions& opt
     for (const std::vector<std::size_t>& set : sets)
       num_blocks += most_blocks(kv_cache_spec(layers[set[0]].spec()), options);
   ++num_blocks;  // the null block
+  std::int64_t table_bytes = 0;
+  for (const std::vector<std::size_t>& set : sets)
+    table_bytes += std::int64_t{options.max_num_reqs} * table_width(layers[set[0]], options) *
+                   std::int64_t{sizeof(std::int32_t)};
   for (std::vector<std::size_t>& set : sets) {
     const AttentionLayer& first = layers[set[0]];
-    const Memory& memory = memory_for(layout_of(first, set.size(), num_blocks));
+    const Memory& memory = memory_for(layout_of(first, set.size(), num_blocks), table_bytes);
     // Its own retention, over as many layers as the memory has.
     const auto num_layers = static_cast<std::size_t>(memory.layout.num_layers);
     groups_.emplace_back(layers, std::move(set), layout_of(first, num_layers, num_blocks),
@@ -175,8 +179,8 @@ KVCache::KVCache(std::span<const AttentionLayer> layers, const CacheOptions& opt
 }
 
 // Of the groups before, if one has equal pages.
-const KVCache::Memory& KVCache::memory_for(const PagedLayout& layout) {
-  std::int64_t bytes = layout.total_bytes;
+const KVCache::Memory& KVCache::memory_for(const PagedLayout& layout, std::int64_t table_bytes) {
+  std::int64_t bytes = layout.total_bytes + table_bytes;
   for (const Memory& memory : memories_) {
     if (share_pages(memory.layout, layout)) return memory;
     bytes += memory.layout.total_bytes;

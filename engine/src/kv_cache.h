@@ -97,7 +97,7 @@ class KVCache {
     PagedLayout layout;
     Buffer bytes;
   };
-  const Memory& memory_for(const PagedLayout& layout);
+  const Memory& memory_for(const PagedLayout& layout, std::int64_t table_bytes);
 
   std::deque<Memory> memories_;
   std::vector<CacheGroup> groups_;

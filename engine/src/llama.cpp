@@ -2,6 +2,7 @@
 #include <string>
 
 #include "architectures.h"
+#include "utf8.h"
 #include "weights.h"
 
 namespace fovea::engine {
@@ -17,7 +18,7 @@ void read_rope(ModelKeys& keys, RopeParams& rope) {
   else if (scaling.empty())  // a factor alone means linear
     rope.linear_factor = keys.positive("rope.scaling.factor", old_factor);
   else if (scaling != "none")
-    throw keys.wrong("rope.scaling.type", scaling,
+    throw keys.wrong("rope.scaling.type", in_quotes(scaling),
                      "none or linear (or factors in the tensor rope_freqs.weight)");
   for (const char* key : {"factor", "original_context_length", "finetuned"})
     keys.ignore("rope.scaling." + std::string(key));  // nothing to these types

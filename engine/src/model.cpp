@@ -4,6 +4,7 @@
 #include <array>
 
 #include "architectures.h"
+#include "utf8.h"
 
 namespace fovea::engine {
 namespace {
@@ -23,7 +24,7 @@ TransformerConfig read_config(const GgufFile& file) {
     if (a.name == file.architecture()) return a.read(file);
     known += (known.empty() ? "" : ", ") + std::string(a.name);
   }
-  throw InputError("general.architecture", file.architecture(), known);
+  throw InputError("general.architecture", in_quotes(file.architecture()), known);
 }
 
 }  // namespace

@@ -74,10 +74,23 @@ float apply(Activation activation, float x) {
   return x / (1.0F + exponential(exponent));
 }
 
+// In double, which holds the square of every float.
+void norm_large_row(const float* x, std::span<const float> weight, float epsilon, auto* out) {
+  using T = std::remove_reference_t<decltype(*out)>;
+  double sum = 0;
+  for (std::size_t i = 0; i < weight.size(); ++i)
+    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  const double root = std::sqrt(sum / static_cast<double>(weight.size()) + double{epsilon});
+  for (std::size_t i = 0; i < weight.size(); ++i)
+    out[i] = from_float<T>(static_cast<float>(static_cast<double>(x[i]) / root) * weight[i]);
+}
+
 void norm_row(const float* x, std::span<const float> weight, float epsilon, auto* out) {
   using T = std::remove_reference_t<decltype(*out)>;
   const auto n = static_cast<std::int64_t>(weight.size());
   const float mean = sum_of_squares(x, n) / static_cast<float>(n);
+  // An infinite mean would make every number a silent zero.
+  if (!std::isfinite(mean)) return norm_large_row(x, weight, epsilon, out);
   const float scale = 1.0F / std::sqrt(mean + epsilon);
   for (std::int64_t i = 0; i < n; ++i)
     out[i] = from_float<T>(x[i] * scale * weight[static_cast<std::size_t>(i)]);

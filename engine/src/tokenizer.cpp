@@ -25,6 +25,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kEndTexts{"<|im_end|>", "<|endoftext|>", "<|eot_id|>",
                                                     "<end_of_turn>"};
+// Each place of a text may agree with as much of one, so an endless one would take endless time.
+constexpr std::size_t kLongestSpecial = 1024;
 constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kKindsKey = "tokenizer.ggml.token_type";
 constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
@@ -196,6 +198,10 @@ void Tokenizer::State::index_special() {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     if (!is_special(kinds[i])) continue;
+    if (pieces[i].size() > kLongestSpecial)
+      throw InputError(fmt::format("token {}", i),
+                       fmt::format("a special text of {} bytes", pieces[i].size()),
+                       fmt::format("at most {}", kLongestSpecial));
     all_special.add(pieces[i], id);
     if (kinds[i] == TokenKind::kUserDefined)
       user_defined.add(pieces[i], id);

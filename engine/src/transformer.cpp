@@ -269,7 +269,7 @@ TransformerConfig read_transformer_config(ModelKeys& keys) {
                                               std::max<std::int64_t>(1, c.width / c.num_heads)));
   keys.expect("attention.value_length", c.head_size);
   c.query_scale = 1.0F / std::sqrt(static_cast<float>(c.head_size));
-  c.epsilon = static_cast<float>(keys.positive("attention.layer_norm_rms_epsilon"));
+  c.epsilon = keys.positive_float("attention.layer_norm_rms_epsilon");
   RopeParams& rope = c.ropes.emplace_back();
   rope.rotated =
       static_cast<int>(keys.integer("rope.dimension_count", 2, c.head_size, c.head_size));

@@ -8,14 +8,18 @@
 #include <array>
 #include <cmath>
 
+#include "utf8.h"
+
 namespace fovea::engine {
 namespace {
 
-// "a, b, c and 7 more".
+// "'a', 'b', 'c' and 7 more".
 std::string list(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 3;
   const std::size_t shown = std::min(names.size(), kShown);
-  std::string text = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
+  std::vector<std::string> quoted;
+  for (std::size_t i = 0; i < shown; ++i) quoted.push_back(in_quotes(names[i]));
+  std::string text = fmt::format("{}", fmt::join(quoted, ", "));
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
@@ -45,6 +49,14 @@ double ModelKeys::positive(std::string_view key, std::optional<double> absent) {
   if (!(value > 0) || !std::isfinite(value))
     throw wrong(key, fmt::format("{}", value), "a finite number above 0");
   return value;
+}
+
+float ModelKeys::positive_float(std::string_view key) {
+  const double value = positive(key);
+  const auto rounded = static_cast<float>(value);
+  if (!(rounded > 0) || !std::isfinite(rounded))
+    throw wrong(key, fmt::format("{}", value), "a number above 0 that float32 holds");
+  return rounded;
 }
 
 std::string ModelKeys::text(std::string_view key, std::string_view absent) {

@@ -26,6 +26,8 @@ class ModelKeys {
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max,
                        std::optional<std::int64_t> absent = {});
   double positive(std::string_view key, std::optional<double> absent = {});
+  // As a float32 holds it: neither 0 nor infinite there.
+  float positive_float(std::string_view key);
   std::string text(std::string_view key, std::string_view absent);
   // This key changes nothing here.
   void ignore(std::string_view key);

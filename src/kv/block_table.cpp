@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -58,8 +60,15 @@ BlockTable::BlockTable(int max_num_reqs, int width, ManagerBlockSize manager,
                       "a table of less than 2^63 bytes");
   }
   counts_.resize(static_cast<std::size_t>(max_num_reqs));
-  ids_.resize(cell(max_num_reqs, 0, width));
+  // Zeros that take no memory before they are written: most rows of a wide table never are.
+  // NOLINTNEXTLINE(cppcoreguidelines-no-malloc,cppcoreguidelines-owning-memory)
+  void* const zeros = std::calloc(cell(max_num_reqs, 0, width), sizeof(std::int32_t));
+  if (zeros == nullptr) throw std::bad_alloc();
+  ids_.reset(static_cast<std::int32_t*>(zeros));
 }
+
+// NOLINTNEXTLINE(cppcoreguidelines-no-malloc,cppcoreguidelines-owning-memory)
+void BlockTable::Free::operator()(std::int32_t* p) const { std::free(p); }
 
 void BlockTable::check_row(int row) const {
   if (row >= 0 && row < max_num_reqs_) return;
@@ -102,21 +111,21 @@ void BlockTable::append(int row, std::span<const BlockId> manager_blocks) {
   check_row(row);
   int& count = counts_[static_cast<std::size_t>(row)];
   check_blocks(manager_blocks, ratio_, width_ - count);
-  expand(manager_blocks, ratio_, ids_.data() + cell(row, count, width_));
+  expand(manager_blocks, ratio_, ids_.get() + cell(row, count, width_));
   count += static_cast<int>(manager_blocks.size()) * ratio_;
 }
 
 void BlockTable::set(int row, std::span<const BlockId> manager_blocks) {
   check_row(row);
   check_blocks(manager_blocks, ratio_, width_);
-  expand(manager_blocks, ratio_, ids_.data() + cell(row, 0, width_));
+  expand(manager_blocks, ratio_, ids_.get() + cell(row, 0, width_));
   counts_[static_cast<std::size_t>(row)] = static_cast<int>(manager_blocks.size()) * ratio_;
 }
 
 void BlockTable::clear(int row) {
   check_row(row);
   int& count = counts_[static_cast<std::size_t>(row)];
-  std::fill_n(ids_.data() + cell(row, 0, width_), count, 0);
+  std::fill_n(ids_.get() + cell(row, 0, width_), count, 0);
   count = 0;
 }
 
@@ -125,7 +134,7 @@ void BlockTable::move(int from, int to) {
   check_row(to);
   if (from == to) return;
   const int count = counts_[static_cast<std::size_t>(from)];
-  std::copy_n(ids_.data() + cell(from, 0, width_), count, ids_.data() + cell(to, 0, width_));
+  std::copy_n(ids_.get() + cell(from, 0, width_), count, ids_.get() + cell(to, 0, width_));
   counts_[static_cast<std::size_t>(to)] = count;
   clear(from);
 }
@@ -135,8 +144,8 @@ void BlockTable::swap(int a, int b) {
   check_row(a);
   check_row(b);
   if (a == b) return;
-  std::swap_ranges(ids_.data() + cell(a, 0, width_), ids_.data() + cell(a, width_, width_),
-                   ids_.data() + cell(b, 0, width_));
+  std::swap_ranges(ids_.get() + cell(a, 0, width_), ids_.get() + cell(a, width_, width_),
+                   ids_.get() + cell(b, 0, width_));
   std::swap(counts_[static_cast<std::size_t>(a)], counts_[static_cast<std::size_t>(b)]);
 }
 
@@ -146,12 +155,12 @@ TensorView BlockTable::view(int num_reqs) const {
                      fmt::format("0 to {}", max_num_reqs_));
   }
   // A TensorView has no const elements; readers of a table never write to it.
-  return {const_cast<std::int32_t*>(ids_.data()), DType::kI32, {num_reqs, width_}};
+  return {ids_.get(), DType::kI32, {num_reqs, width_}};
 }
 
 std::span<const std::int32_t> BlockTable::row(int row) const {
   check_row(row);
-  return std::span(ids_).subspan(cell(row, 0, width_), static_cast<std::size_t>(width_));
+  return {ids_.get() + cell(row, 0, width_), static_cast<std::size_t>(width_)};
 }
 
 void BlockTable::slots(int row, std::int64_t begin, std::span<std::int64_t> out) const {
@@ -163,7 +172,7 @@ void BlockTable::slots(int row, std::int64_t begin, std::span<std::int64_t> out)
     throw InputError("begin", fmt::format("{} positions from {}", num_positions, begin),
                      fmt::format("positions in [0, {}) of the filled columns", num_filled));
   }
-  const std::int32_t* ids = ids_.data() + cell(row, 0, width_);
+  const std::int32_t* ids = ids_.get() + cell(row, 0, width_);
   for (std::int64_t i = 0; i < num_positions; ++i) {
     const std::int64_t p = begin + i;
     out[static_cast<std::size_t>(i)] = ids[p / block_size] * block_size + p % block_size;

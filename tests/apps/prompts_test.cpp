@@ -86,6 +86,8 @@ TEST(Prompts, RefusalsNameTheLineAndTheField) {
       {"{\"prompt\": \"a\", \"n\": 1.0}", "\"n\" is 1.0"},
       {"{\"prompt\": \"a\", \"seed\": -1}", "\"seed\" is -1"},
       {"{\"prompt\": \"a\", \"seed\": 18446744073709551616}", "0 to 18446744073709551615"},
+      {"{\"prompt\": \"a\", \"id\": 18446744073709551616}", "\"id\" is too large"},
+      {"{\"prompt\": \"a\", \"id\": [{\"x\": -9223372036854775809}]}", "\"id\" is too large"},
       {"{\"prompt\": \"a\", \"temperature\": \"hot\"}",
        "\"temperature\" is \"hot\", give a number"},
       {"{\"prompt\": \"a\", \"temperature\": true}", "\"temperature\" is true, give a number"},

@@ -233,6 +233,7 @@ TEST(ChatTemplate, RefusesFormsThatItCannotTell) {
       "{% set s = 'A' | upper %}" + opening + "{{ s }}{{ '<|im_end|>\n' }}",
       "{% set s = '' %}" + opening + "{{ s }}{{ '<|im_end|>\n' }}",
       "{% set messages = [{'role': 'system', 'content': 'A'}] + messages %}",
+      "{% if not system %}{{ '<|im_start|>system\n<|im_start|>user\nA<|im_end|>\n' }}{% endif %}",
   };
   for (const std::string& part : parts) {
     EXPECT_EQ(refusal(part + kPlain).argument(), "chat template") << part;
@@ -241,6 +242,19 @@ TEST(ChatTemplate, RefusesFormsThatItCannotTell) {
   std::string no_newline = kPlain;
   no_newline.replace(no_newline.find("<|im_end|>\\n"), 12, "<|im_end|>");
   refusal(no_newline);
+}
+
+// Thousands of openings and defaults are refused at the second of them, not after all were kept.
+TEST(ChatTemplate, RefusesManyDefaultsAtOnce) {
+  constexpr int kMany = 20000;
+  std::string sets, values, texts = "{% if not system %}";
+  for (int i = 0; i < kMany; ++i) {
+    sets += "{% set s = 'd" + std::to_string(i) + "' %}";
+    values += "{{ '<|im_start|>system\n' + s + '<|im_end|>\n' }}";
+    texts += "<|im_start|>system\n";
+  }
+  refusal(sets + "{% if not system %}" + values + "{% endif %}" + kPlain);
+  refusal(texts + "<|im_end|>\n{% endif %}" + kPlain);
 }
 
 TEST(ChatTemplate, SurvivesBrokenTemplates) {

@@ -185,6 +185,16 @@ TEST(GgufParse, DataMustLieInTheFile) {
   EXPECT_EQ(tensor({kHuge}, GgmlType::kF32, 0), "shape [2305843009213693952] of F32");
 }
 
+TEST(GgufParse, TensorsShareNoBytes) {
+  const auto second = [](std::uint64_t offset, int extent) {
+    GgufWriter writer;
+    writer.tensor("first", {32}, GgmlType::kF32, bytes(128));
+    return writer.describe("t", {extent}, static_cast<std::uint32_t>(GgmlType::kF32), offset);
+  };
+  EXPECT_EQ(given(second(0, 1)), "offset 0, inside of 'first'");
+  EXPECT_EQ(given(second(96, 8)), "offset 96, inside of 'first'");
+}
+
 TEST(GgufParse, AnUnknownEncodingKeepsTheFileReadable) {
   GgufWriter writer;
   writer.tensor("t", {256}, static_cast<GgmlType>(16), bytes(144));

@@ -95,9 +95,8 @@ TEST(Llama, RefusesABrokenFile) {
   EXPECT_NE(text(model).find("rope_freqs.weight"), std::string::npos);
   model = TinyModel{.rotated = 7}.fill();
   EXPECT_NE(text(model).find("rope.dimension_count"), std::string::npos);
-  model = TinyModel().fill();
   for (const int kv_heads : {7, 4}) {
-    model.kv_heads = kv_heads;
+    model = TinyModel{.kv_heads = kv_heads}.fill();
     EXPECT_NE(text(model).find("head_count_kv"), std::string::npos) << kv_heads;
   }
 }

@@ -19,7 +19,7 @@ TEST(Model, RefusesAnUnknownArchitectureByName) {
       call();
       FAIL() << "accepted";
     } catch (const InputError& error) {
-      EXPECT_EQ(error.given(), "mamba");
+      EXPECT_EQ(error.given(), "'mamba'");
       EXPECT_NE(error.expected().find("llama"), std::string::npos);
     }
   }

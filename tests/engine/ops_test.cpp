@@ -61,6 +61,21 @@ TEST(RmsNorm, EqualsItsDefinition) {
   }
 }
 
+// Squares of such numbers are no float32.
+TEST(RmsNorm, NormsNumbersOfAnySize) {
+  ThreadPool pool(2);
+  for (const float size : {1e15F, 2e19F, 1e38F}) {
+    std::vector<float> x(20), weight(20, 2.0F), out(20);
+    for (std::size_t i = 0; i < 20; ++i) x[i] = size * (i % 2 == 0 ? 1.0F : -3.0F);
+    rms_norm(pool, matrix(x, 1), weight, 1e-5F, matrix(out, 1));
+    for (std::size_t i = 0; i < 20; ++i)
+      EXPECT_FLOAT_EQ(out[i], 2 * (i % 2 == 0 ? 1.0F : -3.0F) / std::sqrt(5.0F)) << size;
+    x[3] = INFINITY;
+    rms_norm(pool, matrix(x, 1), weight, 1e-5F, matrix(out, 1));
+    EXPECT_TRUE(std::isnan(out[3]));
+  }
+}
+
 TEST(Add, AddsInPlace) {
   ThreadPool pool(2);
   std::vector<float> x = random_values(100 * 300), y = random_values(x.size(), 2), before = x;

@@ -114,6 +114,15 @@ TEST(Tokenizer, TheFirstAndThenTheLongestSpecialTextWins) {
   EXPECT_EQ(tokenizer.encode("xbc>"), (Ids{'x', bc}));
 }
 
+// Every place of a text may agree with a long one nearly to its end.
+TEST(Tokenizer, SpecialTextsHaveALimit) {
+  Tables tables;
+  const TokenId longest = tables.add(std::string(1024, 'a'), 3);
+  EXPECT_EQ(tables.make().encode(std::string(1024, 'a')), Ids{longest});
+  tables.add(std::string(1025, 'b'), 4);
+  EXPECT_THROW(tables.make(), InputError);
+}
+
 TEST(Tokenizer, PlainTextNeverBecomesAControlToken) {
   Tables tables;
   tables.pre = "llama-bpe";

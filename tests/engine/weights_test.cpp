@@ -47,6 +47,15 @@ TEST(ModelKeys, RefusesNumbersThatAreNotPositive) {
   }
 }
 
+TEST(ModelKeys, RefusesNumbersThatFloatDoesNotHold) {
+  for (const double bad : {1e300, 1e-300}) {
+    const auto bytes = GgufWriter("llama").value("llama.a", bad).bytes();
+    const GgufFile file = GgufFile::parse(bytes, "f");
+    EXPECT_EQ(ModelKeys(file).positive("a"), bad);
+    EXPECT_EQ(refused([&] { ModelKeys(file).positive_float("a"); }).argument(), "llama.a");
+  }
+}
+
 TEST(ModelKeys, NamesWhatNobodyRead) {
   const auto bytes = GgufWriter("llama")
                          .value("llama.read", 1U)

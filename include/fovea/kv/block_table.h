@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,13 +19,13 @@ namespace fovea {
 // manager blocks. Throws ConfigError for non-positive sizes or more than 2^31 - 1 columns.
 int block_table_width(std::int64_t max_len, KernelBlockSize block_size);
 
-// Rows of kernel block ids in host memory. One manager block fills `ratio` consecutive columns. Not
-// thread-safe. Rows and columns outside the table, and block ids whose kernel id exceeds 31 bits,
-// are InputErrors before any write.
+// Rows of kernel block ids in host memory, which the system commits as rows are filled. One manager
+// block fills `ratio` consecutive columns. Not thread-safe. Rows and columns outside the table, and
+// block ids whose kernel id exceeds 31 bits, are InputErrors before any write.
 class BlockTable {
  public:
   // Throws ConfigError for non-positive sizes, sizes that do not divide, or a width that holds no
-  // manager block.
+  // manager block; std::bad_alloc.
   BlockTable(int max_num_reqs, int width, ManagerBlockSize manager, KernelBlockSize kernel);
 
   int max_num_reqs() const { return max_num_reqs_; }
@@ -54,7 +55,10 @@ class BlockTable {
   int max_num_reqs_, width_;
   KernelBlockSize kernel_;
   int ratio_;
-  std::vector<std::int32_t> ids_;
+  struct Free {
+    void operator()(std::int32_t* p) const;
+  };
+  std::unique_ptr<std::int32_t[], Free> ids_;  // [max_num_reqs, width]
   std::vector<int> counts_;
 };
 
