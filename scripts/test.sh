@@ -121,7 +121,8 @@ everything_long() {
   stage "ci: build" build ci --target fovea_tests_engine_long
   tests "ci: long tests" ci --label-regex '^long$'
   stage "dev: build" build dev --target fovea_tests_engine_golden fovea_tests_apps_golden
-  tests "dev: real model" dev --label-regex '^golden$'
+  # The slow backend, long prompts and many at once take an hour there.
+  tests "dev: real model" dev --label-regex '^golden$' --exclude-regex 'cpu_reference|_long|GoldenServing'
   stage "coverage" scripts/coverage.sh
   stage "tidy: all sources" scripts/tidy.sh
   # ThreadSanitizer wants its address ranges free, which a very random memory layout does not always grant.
