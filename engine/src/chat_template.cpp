@@ -234,17 +234,20 @@ const std::set<std::string>* defaults_in_code(const Pieces& pieces, std::size_t 
   return &literals;
 }
 
+// One more default of a template; an empty one writes no turn.
+void add_default(std::string_view text, std::optional<std::string>& found) {
+  if (text.empty()) return;
+  if (found && *found != text) refuse_form("more than one default system text", *found);
+  if (has(text, kChatML.open)) refuse_form("a system text that opens a turn", text);
+  if (!found) found.emplace(text);
+}
+
 // The default system text of a ChatML template: none, or the only one.
 std::optional<std::string> default_system(const Pieces& pieces) {
   const Variables all_variables = variables(pieces);
   const std::string opening = std::string(kChatML.open) + "system";
   std::optional<std::string> found;
-  const auto add = [&](std::string_view text) {
-    if (text.empty()) return;
-    if (found && *found != text) refuse_form("more than one default system text", *found);
-    if (has(text, kChatML.open)) refuse_form("a system text that opens a turn", text);
-    if (!found) found.emplace(text);
-  };
+  const auto add = [&](std::string_view text) { add_default(text, found); };
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].kind != Kind::kText || pieces[i].for_tools) continue;
     const std::string_view text = pieces[i].text;

@@ -18,6 +18,7 @@ std::string list(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 3;
   const std::size_t shown = std::min(names.size(), kShown);
   std::vector<std::string> quoted;
+  quoted.reserve(shown);
   for (std::size_t i = 0; i < shown; ++i) quoted.push_back(in_quotes(names[i]));
   std::string text = fmt::format("{}", fmt::join(quoted, ", "));
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
