@@ -37,7 +37,7 @@ if $changed; then
   base=$(git merge-base HEAD origin/HEAD 2>/dev/null) || base=$head
   if [[ $base == "$head" ]]; then base=$(git rev-parse --verify --quiet HEAD^) || base=; fi
   if [[ -z $base ]]; then
-    echo "tidy: the first commit has nothing to compare with"
+    echo "tidy: nothing checked: no earlier commit here to compare with"
     exit 0
   fi
   git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h' >"$build/changed"
