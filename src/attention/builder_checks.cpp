@@ -18,12 +18,36 @@ namespace {
 
 using Reasons = std::vector<Reason>;
 
-void need(Reasons& reasons, std::string_view field, int value, Range range) {
+constexpr std::string_view kTakeTheKey = "take the key from AttentionLayer";
+
+void need(Reasons& reasons, std::string_view field, int value, Range range,
+          std::string_view way_out = kTakeTheKey) {
   if (value >= range.min && value <= range.max) return;
   reasons.push_back({std::string(field), fmt::format("{}", value),
                      range.max == INT_MAX ? fmt::format("at least {}", range.min)
                                           : fmt::format("{} to {}", range.min, range.max),
-                     ""});
+                     std::string(way_out)});
+}
+
+// A plan whose mask has a part that no row knows would be computed without that part.
+void need_feature(Reasons& reasons, std::string_view field, int value, Feature feature,
+                  const Rows& rows) {
+  if (value <= 0 ||
+      std::ranges::any_of(rows, [&](const Row& r) { return r.features.has(feature); }))
+    return;
+  reasons.push_back({std::string(field), fmt::format("{}", value),
+                     fmt::format("0, for no row has the feature {}", name_of(feature)),
+                     std::string(kTakeTheKey)});
+}
+
+void check_mask(Reasons& reasons, const MaskParams& mask, const Rows& rows) {
+  need(reasons, "key.mask.left", mask.left, {.min = -1});
+  need(reasons, "key.mask.right", mask.right, {.min = -1});
+  need(reasons, "key.mask.chunk", mask.chunk, {});
+  need(reasons, "key.mask.lookback", mask.lookback, {});
+  need_feature(reasons, "key.mask.chunk", mask.chunk, Feature::kChunkedLocal, rows);
+  need_feature(reasons, "key.mask.lookback", mask.lookback, Feature::kChunkedLocal, rows);
+  need_feature(reasons, "key.mask.clamp_spans", mask.clamp_spans ? 1 : 0, Feature::kMmPrefix, rows);
 }
 
 bool admits_key(const Row& row, const PlanKey& key) {
@@ -41,18 +65,18 @@ void check_key(Reasons& reasons, const PlanKey& key, const Rows& rows) {
   need(reasons, "key.head_size", key.head_size, {.min = 1});
   need(reasons, "key.head_size_v", key.head_size_v, {.min = 1});
   need(reasons, "key.block_size", key.block_size.tokens, {.min = 1});
-  need(reasons, "key.mask.left", key.mask.left, {.min = -1});
-  need(reasons, "key.mask.right", key.mask.right, {.min = -1});
+  check_mask(reasons, key.mask, rows);
   if (reasons.size() != before) return;
   if (key.num_heads % key.num_kv_heads != 0) {
     reasons.push_back({"key.num_kv_heads", fmt::format("{}", key.num_kv_heads),
-                       fmt::format("a divisor of num_heads = {}", key.num_heads), ""});
+                       fmt::format("a divisor of num_heads = {}", key.num_heads),
+                       std::string(kTakeTheKey)});
   } else if (std::ranges::none_of(rows, [&](const Row& row) { return admits_key(row, key); })) {
     reasons.push_back({"key",
                        fmt::format("heads {}/{} of {}/{}, kv_dtype {}, blocks of {}", key.num_heads,
                                    key.num_kv_heads, key.head_size, key.head_size_v,
                                    name_of(key.kv_dtype), key.block_size.tokens),
-                       "the key of a layer of this backend", "take it from AttentionLayer"});
+                       "the key of a layer of this backend", std::string(kTakeTheKey)});
   }
 }
 
@@ -71,10 +95,15 @@ int num_workers(const Context& context) {
 void check_builder(const BuilderOptions& options, const Rows& rows, const Context& context) {
   Reasons reasons;
   check_key(reasons, options.key, rows);
-  need(reasons, "max_num_reqs", options.bounds.max_num_reqs, {.min = 1});
-  need(reasons, "max_num_tokens", options.bounds.max_num_tokens, {.min = 1});
-  need(reasons, "max_model_len", options.bounds.max_model_len, {.min = 1});
-  need(reasons, "executor.num_workers", num_workers(context), {.min = 1, .max = kMaxWorkers});
+  const Bounds& bounds = options.bounds;
+  need(reasons, "max_num_reqs", bounds.max_num_reqs, {.min = 1},
+       "give the most requests of a step");
+  need(reasons, "max_num_tokens", bounds.max_num_tokens, {.min = 1},
+       "give the most query tokens of a step");
+  need(reasons, "max_model_len", bounds.max_model_len, {.min = 1},
+       "give the most tokens of a request");
+  need(reasons, "executor.num_workers", num_workers(context), {.min = 1, .max = kMaxWorkers},
+       "use a ThreadPool of Device::host().num_cores, or no executor");
   if (!reasons.empty()) throw ConfigError(ConfigError::Kind::kInvalidValue, std::move(reasons));
 }
 

@@ -79,6 +79,26 @@ TEST(BuilderChecks, RefusesKeysThatNoLayerHas) {
   EXPECT_EQ(refused(bad), (Fields{"key.mask.left", "key.mask.right"}));
 }
 
+// Rows say yes first: a plan must not reach a backend that would leave a part of its mask out.
+TEST(BuilderChecks, RefusesMasksThatNoRowKnows) {
+  BuilderOptions chunked = good();
+  chunked.key.mask = {.chunk = 8};
+  EXPECT_EQ(refused(chunked), Fields{"key.mask.chunk"});
+  chunked.key.mask = {.chunk = 8, .lookback = 2};
+  EXPECT_EQ(refused(chunked), (Fields{"key.mask.chunk", "key.mask.lookback"}));
+  chunked.key.mask = {.chunk = -1, .lookback = INT_MIN};
+  EXPECT_EQ(refused(chunked), (Fields{"key.mask.chunk", "key.mask.lookback"}));
+  BuilderOptions clamped = good();
+  clamped.key.mask = {.left = 3, .right = 3, .clamp_spans = true};
+  EXPECT_EQ(refused(clamped), Fields{"key.mask.clamp_spans"});
+
+  Row all = plain_row();
+  all.features = FlagSet<Feature>::all();
+  EXPECT_NO_THROW(check_builder(clamped, {all}, {}));
+  chunked.key.mask = {.chunk = 8, .lookback = 2};
+  EXPECT_NO_THROW(check_builder(chunked, {all}, {}));
+}
+
 TEST(BuilderChecks, NamesEverythingThatIsWrong) {
   Workers none(0);
   EXPECT_EQ(refused({}, {&none}),

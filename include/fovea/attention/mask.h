@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace fovea {
 
@@ -19,11 +20,26 @@ struct Interval {  // half-open
   friend constexpr bool operator==(Interval, Interval) = default;
 };
 
-// The mask of a layer. -1: unlimited. A window of W tokens, the current one included, is stored as
-// (W-1, W-1); a causal request cuts the right side to 0 (M3), any other keeps both (M4). (left,
-// right) alone is M12.
+// Positions of an image or a video, both ends inclusive: its tokens see each other, also later
+// ones. first >= last matches nothing.
+struct TokenSpan {
+  int first = 0, last = 0;
+  friend constexpr bool operator==(TokenSpan, TokenSpan) = default;
+};
+
+// The mask of a layer. Which of its parts go together is said in 4.2; a combination that is not
+// listed there is for the caller to refuse.
 struct MaskParams {
+  // -1: unlimited. A window of W tokens, the current one included, is stored as (W-1, W-1); a
+  // causal request cuts the right side to 0 (M3), any other keeps both (M4). (left, right) alone is
+  // M12.
   int left = -1, right = -1;
+  // Chunks of so many tokens, 0: none. A query sees no later key, and of the earlier ones those of
+  // its own chunk (M5) and of `lookback` chunks before it (M6).
+  int chunk = 0, lookback = 0;
+  // What a query sees of its span: all (M7a), or nothing that lies behind it by more than `left`
+  // (M7b).
+  bool clamp_spans = false;
   bool operator==(const MaskParams&) const = default;
 };
 // W tokens, the current one included; 0 and -1: no window. Other negative values are for the caller
@@ -36,21 +52,30 @@ constexpr MaskParams window_mask(int window) {
 struct RequestMask {
   int kv_len = 0;  // keys [0, kv_len) exist
   bool causal = true;
+  std::span<const TokenSpan> spans = {};  // what lies behind kv_len is cut off
 };
 
 // Keys that one query sees. Both ends grow with the query, also where the interval is empty, so
-// that the first and the last query of a tile bound all between.
+// that the first and the last query of a tile bound all between. One interval is enough: window,
+// chunk and spans of a query all contain its own position.
 struct Visible {
   Interval main = {};
   constexpr bool empty() const { return main.empty(); }
   friend constexpr bool operator==(const Visible&, const Visible&) = default;
 };
 
+// query < kv_len.
 constexpr Visible visible(const MaskParams& mask, const RequestMask& req, int query) {
   const std::int64_t q = query, len = req.kv_len;
-  const std::int64_t right = req.causal ? 0 : mask.right;
-  const std::int64_t begin = mask.left == -1 ? 0 : std::max<std::int64_t>(0, q - mask.left);
-  const std::int64_t end = right == -1 ? len : std::clamp<std::int64_t>(q + right + 1, 0, len);
+  const std::int64_t right = req.causal || mask.chunk > 0 ? 0 : mask.right;
+  std::int64_t begin = mask.left == -1 ? 0 : std::max<std::int64_t>(0, q - mask.left);
+  std::int64_t end = right == -1 ? len : std::clamp<std::int64_t>(q + right + 1, 0, len);
+  if (mask.chunk > 0) begin = std::max(begin, (q / mask.chunk - mask.lookback) * mask.chunk);
+  for (const TokenSpan span : req.spans) {
+    if (span.first >= span.last || q < span.first || q > span.last) continue;
+    if (!mask.clamp_spans) begin = std::min<std::int64_t>(begin, std::max(span.first, 0));
+    end = std::max(end, std::min<std::int64_t>(len, std::int64_t{span.last} + 1));
+  }
   return {{static_cast<int>(std::min(begin, len)), static_cast<int>(end)}};
 }
 
