@@ -26,4 +26,5 @@
 #include "fovea/kv/prefix_index.h"
 #include "fovea/kv/request_blocks.h"
 #include "fovea/kv/spec.h"
+#include "fovea/select/nearest.h"
 #include "fovea/select/registry.h"

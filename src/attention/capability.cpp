@@ -4,168 +4,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
+#include <string_view>
 #include <utility>
 
 #include "attention/capability_text.h"
+#include "attention/row_check.h"
+#include "attention/way_out.h"
 
 namespace fovea {
 namespace {
 
-using What = Need::What;
+std::string joined(const std::vector<std::string>& texts, std::string_view separator) {
+  return fmt::format("{}", fmt::join(texts, separator));
+}
 
-// Everything that a row must offer, in the order of the reasons (9.3, then 9.9).
-constexpr std::array kNeeds = {
-    Need{What::kHeadSize},
-    Need{What::kDType},
-    Need{What::kKVDType},
-    Need{What::kBlockSize},
-    Need{What::kFeature, Feature::kMmPrefix},
-    Need{What::kFeature, Feature::kSinks},
-    Need{What::kFeature, Feature::kPerHeadScales},
-    Need{What::kDevice},
-    Need{What::kAttnType},
-    Need{What::kFeature, Feature::kSlidingWindow},
-    Need{What::kFeature, Feature::kRswa},
-    Need{What::kFeature, Feature::kNonCausal},
-    Need{What::kFeature, Feature::kBatchInvariance},
-    Need{What::kFeature, Feature::kKVConnector},
-    Need{What::kFeature, Feature::kPcp},
-    Need{What::kFeature, Feature::kDcp},
-    Need{What::kFeature, Feature::kQueryLenMismatch},
-    Need{What::kFeature, Feature::kSoftCap},
-    Need{What::kFeature, Feature::kAlibi},
-    Need{What::kFeature, Feature::kAlibiSqrt},
-    Need{What::kFeature, Feature::kAdditiveBias},
-    Need{What::kFeature, Feature::kTreeMask},
-    Need{What::kFeature, Feature::kBitmapMask},
-    Need{What::kFeature, Feature::kChunkedLocal},
-    Need{What::kHeadSizeV},
-    Need{What::kGroupSize},
-    Need{What::kOutputDType},
-    Need{What::kFeature, Feature::kLse},
-    Need{What::kLayout},
+// What several terms that hold together say, and what would break them.
+struct TermTexts {
+  std::vector<std::string> wanted = {}, supported = {};
 };
-
-int compute_capability(const Device& device) { return device.cc_major * 10 + device.cc_minor; }
-
-bool offers_block_size(const Sizes& sizes, int wish, BlockRule rule) {
-  if (wish == 0) return true;  // not decided yet
-  if (rule == BlockRule::kExact) {
-    constexpr std::array kFramework = {1, 8, 16, 32, 64, 128, 256};
-    return std::find(kFramework.begin(), kFramework.end(), wish) != kFramework.end() &&
-           admits(sizes, wish);
+TermTexts texts_of(const Exclusion& exclusion, const Query& query) {
+  TermTexts texts;
+  for (const Term& term : exclusion.all_of) {
+    texts.wanted.push_back(wanted_text(term, query));
+    texts.supported.push_back(supported_text(term));
   }
-  for (std::int64_t d = 1; d * d <= wish; ++d) {
-    if (wish % d != 0) continue;
-    if (admits(sizes, static_cast<int>(d)) || admits(sizes, static_cast<int>(wish / d)))
-      return true;
-  }
-  return false;
-}
-
-bool offers_device(const DeviceRange& range, const Device& device) {
-  if (range.type != device.id.type) return false;
-  if (range.type == DeviceType::kCpu) return device.cpu_level >= range.min_level;
-  const int cc = compute_capability(device);
-  return cc >= range.compute_capability.min && cc <= range.compute_capability.max;
-}
-
-bool offers(const Row& row, Need need, const Query& query) {
-  const Problem& p = query.problem;
-  switch (need.what) {
-    case What::kHeadSize:
-      return admits(row.head_sizes, p.head_size);
-    case What::kDType:
-      return row.dtypes.has(p.dtype);
-    case What::kKVDType:
-      return row.kv_dtypes.has(p.kv_dtype);
-    case What::kBlockSize:
-      return offers_block_size(row.block_sizes, p.block_size.tokens, query.rule);
-    case What::kFeature:
-      return !p.features.has(need.feature) || row.features.has(need.feature);
-    case What::kDevice:
-      return offers_device(row.devices, query.device);
-    case What::kAttnType:
-      return row.attn_types.has(p.attn_type);
-    case What::kHeadSizeV:
-      return row.head_sizes_v.empty() ? p.head_size_v == p.head_size
-                                      : admits(row.head_sizes_v, p.head_size_v);
-    case What::kGroupSize:
-      return admits(row.group_sizes, group_size(p));
-    case What::kOutputDType:
-      return p.output_dtype == p.dtype || row.output_dtypes.has(p.output_dtype);
-    case What::kLayout:
-      return !p.layout ||
-             std::find(row.layouts.begin(), row.layouts.end(), *p.layout) != row.layouts.end();
-  }
-  return false;
-}
-
-Range intersect(const Range& a, const Range& b) {
-  return {std::max(a.min, b.min), std::min(a.max, b.max)};
-}
-bool is_empty(const Range& r) { return r.min > r.max; }
-
-// An undecided value makes no term true. A term on query lengths is true if the row would be given
-// one of them.
-bool holds(const Term& term, const Row& row, const Query& query) {
-  const Problem& p = query.problem;
-  int value = 0;
-  switch (term.field) {
-    case Field::kHeadSize:
-      value = p.head_size;
-      break;
-    case Field::kHeadSizeV:
-      value = p.head_size_v;
-      break;
-    case Field::kDType:
-      value = static_cast<int>(p.dtype);
-      break;
-    case Field::kKVDType:
-      value = static_cast<int>(p.kv_dtype);
-      break;
-    case Field::kBlockSize:
-      if (p.block_size.tokens == 0) return false;
-      value = p.block_size.tokens;
-      break;
-    case Field::kGroupSize:
-      value = group_size(p);
-      break;
-    case Field::kAttnType:
-      value = static_cast<int>(p.attn_type);
-      break;
-    case Field::kQueryLen:
-      return !is_empty(intersect(intersect(p.query_len, row.query_len), term.in));
-    case Field::kFeature:
-      value = p.features.has(term.feature) ? 1 : 0;
-      break;
-    case Field::kComputeCapability:
-      value = compute_capability(query.device);
-      break;
-  }
-  return value >= term.in.min && value <= term.in.max;
-}
-
-bool fires(const Exclusion& exclusion, const Row& row, const Query& query) {
-  return std::all_of(exclusion.all_of.begin(), exclusion.all_of.end(),
-                     [&](const Term& term) { return holds(term, row, query); });
-}
-
-// What stands between one row and the problem, query lengths apart.
-struct Misses {
-  std::vector<Need> needs = {};
-  std::vector<std::string_view> exclusions = {};
-  std::size_t size() const { return needs.size() + exclusions.size(); }
-};
-Misses misses_of(const Row& row, const Query& query) {
-  Misses m;
-  for (const Need need : kNeeds)
-    if (!offers(row, need, query)) m.needs.push_back(need);
-  for (const Exclusion& e : row.exclusions)
-    if (fires(e, row, query)) m.exclusions.push_back(e.why);
-  return m;
+  return texts;
 }
 
 // Each field is offered, but no row has them all: what the closest row lacks.
@@ -180,17 +43,28 @@ Reason combination_reason(const Rows& rows, const Query& query) {
       least = std::move(m);
     }
   }
-  const std::string why = fmt::format("{}", fmt::join(least.exclusions, "; "));
-  if (least.needs.empty()) return {"combination", "", "", "", why};
-  std::vector<std::string> wanted, supported;
+  std::vector<std::string> lacked, offered, phrases, wanted, supported, ways_out;
   for (const Need need : least.needs) {
-    wanted.push_back(fmt::format("{} {}", field_of(need), wanted_text(need, query)));
-    supported.push_back(fmt::format("{} {}", field_of(need), supported_text(need, {*closest})));
+    lacked.push_back(fmt::format("{} {}", field_of(need), wanted_text(need, query)));
+    offered.push_back(fmt::format("{} {}", field_of(need), supported_text(need, {*closest})));
+    ways_out.push_back(way_out_of(need, {*closest}, query));
   }
-  std::string offer = fmt::format("{}", fmt::join(supported, ", "));
+  if (!lacked.empty()) {
+    phrases.emplace_back("combination not supported");
+    wanted.push_back(joined(lacked, ", ") + " together with the rest");
+    supported.push_back(joined(offered, ", "));
+  }
+  for (const Exclusion* exclusion : least.exclusions) {
+    const TermTexts texts = texts_of(*exclusion, query);
+    phrases.emplace_back(exclusion->why);
+    wanted.push_back("the combination of " + joined(texts.wanted, " and "));
+    supported.push_back(joined(texts.supported, " or "));
+    ways_out.push_back(way_out_of(*exclusion, *closest, query));
+  }
+  std::string offer = joined(supported, "; ");
   if (!closest->name.empty()) offer += fmt::format(" in row {}", closest->name);
-  return {"combination", fmt::format("{} together with the rest", fmt::join(wanted, ", ")),
-          std::move(offer), why, "combination not supported"};
+  return {"combination", joined(wanted, "; "), std::move(offer), joined(ways_out, "; "),
+          joined(phrases, "; ")};
 }
 
 // Query lengths of the problem that none of the rows has; empty if they are all covered.
@@ -238,7 +112,7 @@ bool admits(const Sizes& sizes, int value) {
 Support validate(const Rows& rows, const Problem& problem, const Device& device, BlockRule rule) {
   const Query query{problem, device, rule};
   Support support;
-  for (const Need need : kNeeds) {
+  for (const Need need : needs_of_a_row()) {
     const bool offered = std::any_of(rows.begin(), rows.end(),
                                      [&](const Row& row) { return offers(row, need, query); });
     if (!offered) support.reasons.push_back(reason_of(need, rows, query));
@@ -256,7 +130,8 @@ Support validate(const Rows& rows, const Problem& problem, const Device& device,
   if (!open.empty()) {
     support.reasons.push_back(
         {"query_len", is_empty(problem.query_len) ? text_of(problem.query_len) : join_ranges(open),
-         join_ranges(offered), "", "query_len not supported"});
+         join_ranges(offered), way_out_of_lengths(offered, open, query),
+         "query_len not supported"});
   }
   return support;
 }

@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/way_out.h"
+
 namespace fovea {
 namespace {
 
 using What = Need::What;
-
-constexpr int kMaxSearch = 65536;
 
 // Smallest and largest multiple of the base inside the bounds; empty if first > last.
 struct Ends {
@@ -97,35 +97,27 @@ std::string layouts_text(const Rows& rows) {
   return braces(words);
 }
 
+std::string lengths_text(const Rows& rows) {
+  std::vector<std::string> words;
+  for (const Row& row : rows)
+    if (!is_empty(row.query_len)) add_once(words, text_of(row.query_len));
+  return words.empty() ? "nothing" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+// The enumerators that a range of numbers stands for: "f32", "{f32, f16}".
+template <class E>
+std::string names_in(const Range& range, E last) {
+  std::vector<std::string> words;
+  for (int i = 0; i <= static_cast<int>(last); ++i)
+    if (contains(range, i)) words.emplace_back(name_of(static_cast<E>(i)));
+  return words.size() == 1 ? words[0] : braces(words);
+}
+
 template <class E>
 FlagSet<E> united(const Rows& rows, FlagSet<E> Row::* member) {
   FlagSet<E> all;
   for (const Row& row : rows) all = all | row.*member;
   return all;
-}
-
-// What a caller can do about it, if there is something that `supported` does not say.
-std::string way_out_of(Need need, const Rows& rows, const Query& query) {
-  switch (need.what) {
-    case What::kHeadSize: {
-      const int next = next_admitted(gather(rows, &Row::head_sizes), query.problem.head_size);
-      return next == 0 ? "" : fmt::format("pad the heads with zeros to {}", next);
-    }
-    case What::kBlockSize: {
-      const int next =
-          next_admitted(gather(rows, &Row::block_sizes), query.problem.block_size.tokens);
-      return next == 0 ? "" : fmt::format("use blocks of {} tokens", next);
-    }
-    case What::kOutputDType:
-      return fmt::format("leave output_dtype at {} and convert the output",
-                         name_of(query.problem.dtype));
-    case What::kFeature:
-      if (need.feature == Feature::kLse) return "leave return_lse off";
-      if (need.feature == Feature::kNonCausal) return "leave non_causal off";
-      return "";
-    default:
-      return "";
-  }
 }
 
 std::string phrase_of(Need need, const Query& query) {
@@ -173,17 +165,6 @@ std::string text_of(const Range& range) {
   return fmt::format("{}..{}", range.min, range.max);
 }
 
-int group_size(const Problem& p) {
-  if (p.num_heads <= 0 || p.num_kv_heads <= 0 || p.num_heads % p.num_kv_heads != 0) return 0;
-  return p.num_heads / p.num_kv_heads;
-}
-
-int next_admitted(const Sizes& sizes, int value) {
-  for (int v = std::max(value, 1); v < kMaxSearch; ++v)
-    if (admits(sizes, v)) return v;
-  return 0;
-}
-
 std::string field_of(Need need) {
   switch (need.what) {
     case What::kHeadSize:
@@ -208,6 +189,8 @@ std::string field_of(Need need) {
       return "output_dtype";
     case What::kLayout:
       return "layout";
+    case What::kQueryLen:
+      return "query_len";
   }
   return "unknown";
 }
@@ -238,6 +221,8 @@ std::string wanted_text(Need need, const Query& query) {
       return std::string(name_of(p.output_dtype));
     case What::kLayout:
       return p.layout ? std::string(name_of(*p.layout)) : "any";
+    case What::kQueryLen:
+      return text_of(p.query_len);
   }
   return "";
 }
@@ -269,6 +254,8 @@ std::string supported_text(Need need, const Rows& rows) {
     }
     case What::kLayout:
       return layouts_text(rows);
+    case What::kQueryLen:
+      return lengths_text(rows);
   }
   return "";
 }
@@ -276,6 +263,36 @@ std::string supported_text(Need need, const Rows& rows) {
 Reason reason_of(Need need, const Rows& rows, const Query& query) {
   return {field_of(need), wanted_text(need, query), supported_text(need, rows),
           way_out_of(need, rows, query), phrase_of(need, query)};
+}
+
+std::string wanted_text(const Term& term, const Query& query) {
+  const Need need = need_of(term);
+  if (need.what == What::kFeature)
+    return fmt::format("{} {}", field_of(need),
+                       query.problem.features.has(need.feature) ? "on" : "off");
+  return fmt::format("{} {}", field_of(need), wanted_text(need, query));
+}
+
+std::string supported_text(const Term& term) {
+  const Need need = need_of(term);
+  const std::string field = field_of(need);
+  const Range& in = term.in;
+  switch (need.what) {
+    case What::kFeature:
+      return fmt::format("{} {}", field, contains(in, 0) ? "on" : "off");
+    case What::kDType:
+      return fmt::format("{} other than {}", field, names_in(in, DType::kBool));
+    case What::kKVDType:
+      return fmt::format("{} other than {}", field, names_in(in, KVDType::kFp8DsMla));
+    case What::kAttnType:
+      return fmt::format("{} other than {}", field, names_in(in, AttentionType::kEncoderDecoder));
+    default:
+      break;
+  }
+  if (in.min <= 1) return fmt::format("{} above {}", field, in.max);
+  if (in.max == INT_MAX) return fmt::format("{} below {}", field, in.min);
+  if (in.min == in.max) return fmt::format("{} other than {}", field, in.min);
+  return fmt::format("{} below {} or above {}", field, in.min, in.max);
 }
 
 }  // namespace fovea

@@ -13,7 +13,8 @@ namespace fovea {
 
 HostBatch::HostBatch(int max_num_reqs) {
   if (max_num_reqs < 0) {
-    throw ConfigError("max_num_reqs", std::to_string(max_num_reqs), "a number from 0 on");
+    throw ConfigError("max_num_reqs", std::to_string(max_num_reqs), "a number from 0 on",
+                      "give the most requests of one step");
   }
   query_start_loc_.resize(static_cast<std::size_t>(max_num_reqs) + 1);
   seq_lens_.resize(static_cast<std::size_t>(max_num_reqs));

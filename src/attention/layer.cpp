@@ -203,7 +203,8 @@ AttentionLayer::AttentionLayer(const LayerSpec& spec, const AttentionBackend& ba
   const Plan plan = plan_layer(spec_, backend, device, spec.kernel_block_size.tokens != 0);
   if (device.id.type != DeviceType::kCpu) {
     refuse(ConfigError::Kind::kNotImplemented, backend.name(),
-           {{"device", name_of(device), "cpu", "", "layers on this device not supported"}});
+           {{"device", name_of(device), "cpu", "make the layer for Device::host()",
+             "layers on this device not supported"}});
   }
   spec_.kernel_block_size = plan.block_size;
   writes_cache_ = plan.writes_cache;

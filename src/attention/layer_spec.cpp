@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -12,41 +13,70 @@ namespace {
 
 using Reasons = std::vector<Reason>;
 
-void need_positive(Reasons& reasons, const char* field, int value) {
-  if (value <= 0) reasons.push_back({field, fmt::format("{}", value), "1 or more", ""});
+void need_positive(Reasons& reasons, const char* field, int value, const char* way_out) {
+  if (value <= 0) reasons.push_back({field, fmt::format("{}", value), "1 or more", way_out});
+}
+
+// The divisors of n > 0 on both sides of a number that is none: "1 or 3".
+std::string nearest_divisors(int n, int value) {
+  int below = 0, above = n;
+  const auto look = [&](int d) {
+    if (d < value) below = std::max(below, d);
+    if (d > value) above = std::min(above, d);
+  };
+  for (int d = 1; d <= n / d; ++d) {
+    if (n % d != 0) continue;
+    look(d);
+    look(n / d);
+  }
+  return below == 0 || value > n ? fmt::format("{}", std::min(above, n))
+                                 : fmt::format("{} or {}", below, above);
 }
 
 void check_heads(Reasons& reasons, const LayerSpec& s) {
-  need_positive(reasons, "num_heads", s.num_heads);
-  need_positive(reasons, "num_kv_heads", s.num_kv_heads);
+  need_positive(reasons, "num_heads", s.num_heads, "give the model's number of query heads");
+  need_positive(reasons, "num_kv_heads", s.num_kv_heads,
+                "leave num_kv_heads at 0 for as many as query heads");
   if (s.num_heads > 0 && s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads != 0) {
-    reasons.push_back({"num_kv_heads",
-                       fmt::format("num_heads ({}) is not divisible by num_kv_heads ({})",
-                                   s.num_heads, s.num_kv_heads),
-                       "a divisor of num_heads", ""});
+    reasons.push_back(
+        {"num_kv_heads",
+         fmt::format("num_heads ({}) is not divisible by num_kv_heads ({})", s.num_heads,
+                     s.num_kv_heads),
+         "a divisor of num_heads",
+         fmt::format("use num_kv_heads {}", nearest_divisors(s.num_heads, s.num_kv_heads))});
   }
-  need_positive(reasons, "head_size", s.head_size);
-  need_positive(reasons, "head_size_v", s.head_size_v);
+  need_positive(reasons, "head_size", s.head_size, "give the model's head size");
+  need_positive(reasons, "head_size_v", s.head_size_v,
+                "leave head_size_v at 0 for values as long as keys");
 }
 
 void check_numbers(Reasons& reasons, const LayerSpec& s) {
-  if (!std::isfinite(s.scale))
-    reasons.push_back({"scale", fmt::format("{}", s.scale), "a finite number", ""});
+  if (!std::isfinite(s.scale)) {
+    std::string way_out = "use 1 / sqrt(head_size)";
+    if (s.head_size > 0)
+      way_out += fmt::format(" = {:.6}", 1 / std::sqrt(static_cast<double>(s.head_size)));
+    reasons.push_back({"scale", fmt::format("{}", s.scale), "a finite number", way_out});
+  }
   if (!std::isfinite(s.logits_soft_cap) || s.logits_soft_cap < 0)
     reasons.push_back({"logits_soft_cap", fmt::format("{}", s.logits_soft_cap),
-                       "a finite number above 0, or 0 for none", ""});
+                       "a finite number above 0, or 0 for none", "leave logits_soft_cap at 0"});
   if (s.sliding_window < -1)
     reasons.push_back({"sliding_window", fmt::format("{}", s.sliding_window),
-                       "1 or more tokens, or 0 for none", ""});
+                       "1 or more tokens, or 0 for none", "leave sliding_window at 0"});
 }
 
 void check_blocks(Reasons& reasons, const LayerSpec& s) {
-  need_positive(reasons, "block_size", s.block_size.tokens);
+  need_positive(reasons, "block_size", s.block_size.tokens, "leave block_size at 16, its default");
   if (s.block_size.tokens <= 0) return;  // the kernel's default is the manager's
-  need_positive(reasons, "kernel_block_size", s.kernel_block_size.tokens);
-  if (s.kernel_block_size.tokens > 0 && s.block_size.tokens % s.kernel_block_size.tokens != 0)
-    reasons.push_back({"kernel_block_size", fmt::format("{}", s.kernel_block_size.tokens),
-                       fmt::format("a divisor of block_size = {}", s.block_size.tokens), ""});
+  const int manager = s.block_size.tokens, kernel = s.kernel_block_size.tokens;
+  need_positive(reasons, "kernel_block_size", kernel,
+                "leave kernel_block_size at 0: the layer then chooses it");
+  if (kernel > 0 && manager % kernel != 0)
+    reasons.push_back(
+        {"kernel_block_size", fmt::format("{}", kernel),
+         fmt::format("a divisor of block_size = {}", manager),
+         fmt::format("use {}, or leave kernel_block_size at 0: the layer then chooses it",
+                     nearest_divisors(manager, kernel))});
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int num_workers) {
   if (num_workers < 1 || num_workers > kMaxWorkers) {
     throw ConfigError("num_workers", std::to_string(num_workers),
-                      "1 to " + std::to_string(kMaxWorkers));
+                      "1 to " + std::to_string(kMaxWorkers), "use Device::host().num_cores");
   }
   state_ = std::make_unique<State>();
   state_->threads.reserve(static_cast<std::size_t>(num_workers - 1));

@@ -24,7 +24,8 @@ BlockPool::BlockPool(const BlockPoolOptions& options) : has_null_(options.null_b
   if (options.num_blocks < least || options.num_blocks > kMaxBlocks) {
     throw ConfigError(
         "num_blocks", fmt::format("{}", options.num_blocks),
-        fmt::format("{} to {}{}", least, kMaxBlocks, has_null_ ? ", the null block included" : ""));
+        fmt::format("{} to {}{}", least, kMaxBlocks, has_null_ ? ", the null block included" : ""),
+        "give the blocks that the memory holds");
   }
   const auto n = static_cast<std::size_t>(options.num_blocks);
   blocks_.resize(n);

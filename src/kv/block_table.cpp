@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
-void check_positive(std::string_view field, std::int64_t given) {
-  if (given < 1) throw ConfigError(field, fmt::format("{}", given), "at least 1");
+void check_positive(std::string_view field, std::int64_t given, std::string_view way_out) {
+  if (given < 1) throw ConfigError(field, fmt::format("{}", given), "at least 1", way_out);
 }
 
 // Position of a column in the memory of all rows.
@@ -33,13 +33,13 @@ std::size_t cell(int row, int column, int width) {
 
 int block_table_width(std::int64_t max_len, KernelBlockSize block_size) {
   constexpr int kTokens = 128;  // a row covers a multiple of these
-  check_positive("max_len", max_len);
-  check_positive("block_size", block_size.tokens);
+  check_positive("max_len", max_len, "give the most tokens of a request");
+  check_positive("block_size", block_size.tokens, "use that of the cache's layers");
   const std::int64_t unit = kTokens / std::gcd(kTokens, block_size.tokens);
   const std::int64_t width = ceil_div(ceil_div(max_len, block_size.tokens), unit);
   if (width > kMaxInt / unit) {
     throw ConfigError("max_len", fmt::format("{} with blocks of {}", max_len, block_size.tokens),
-                      "at most 2^31 - 1 columns");
+                      "at most 2^31 - 1 columns", "use larger blocks or a smaller max_len");
   }
   return static_cast<int>(width * unit);
 }
@@ -50,14 +50,15 @@ BlockTable::BlockTable(int max_num_reqs, int width, ManagerBlockSize manager,
       width_(width),
       kernel_(kernel),
       ratio_(kernel_blocks_per_manager_block(manager, kernel)) {
-  check_positive("max_num_reqs", max_num_reqs);
+  check_positive("max_num_reqs", max_num_reqs, "give the most requests of a step");
   if (width < ratio_) {
     throw ConfigError("width", fmt::format("{}", width),
-                      fmt::format("at least {}, the columns of one manager block", ratio_));
+                      fmt::format("at least {}, the columns of one manager block", ratio_),
+                      "use block_table_width");
   }
   if (!checked_product({max_num_reqs, width, sizeof(std::int32_t)})) {
     throw ConfigError("width", fmt::format("{} columns in {} rows", width, max_num_reqs),
-                      "a table of less than 2^63 bytes");
+                      "a table of less than 2^63 bytes", "use fewer rows or columns");
   }
   counts_.resize(static_cast<std::size_t>(max_num_reqs));
   // Zeros that take no memory before they are written: most rows of a wide table never are.

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <string>
 
+#include "base/words.h"
 #include "fovea/kv/spec.h"
 
 namespace fovea {
@@ -39,11 +39,12 @@ constexpr std::array kWords = {
     Word{"fp8_ds_mla", KVDType::kFp8DsMla},
 };
 
-std::string accepted_words() {
-  std::string list = "auto";
-  for (const Word& w : kWords) fmt::format_to(std::back_inserter(list), ", {}", w.word);
-  return list;
-}
+constexpr std::array kAccepted = [] {
+  std::array<std::string_view, kWords.size() + 1> words{"auto"};
+  std::transform(kWords.begin(), kWords.end(), words.begin() + 1,
+                 [](const Word& w) { return w.word; });
+  return words;
+}();
 
 // Formats that other software knows and that are not built here, so that a user learns that the
 // word is right but the format is missing on purpose.
@@ -92,15 +93,18 @@ KVDType parse_kv_dtype(std::string_view word, DType model_dtype) {
   const auto* found =
       std::find_if(kWords.begin(), kWords.end(), [&](const Word& w) { return w.word == word; });
   if (found != kWords.end()) return found->format;
+  const std::string accepted = fmt::format("{}", fmt::join(kAccepted, ", "));
+  constexpr std::string_view kAuto = "auto stores the type of keys and values";
   if (is_left_out(word)) {
-    throw ConfigError(
-        ConfigError::Kind::kUnsupported,
-        {Reason{.field = "kv_cache_dtype",
-                .wanted = std::string(word),
-                .supported = accepted_words(),
-                .way_out = fmt::format("{} is left out of this library on purpose", word)}});
+    throw ConfigError(ConfigError::Kind::kUnsupported,
+                      {Reason{.field = "kv_cache_dtype",
+                              .wanted = std::string(word),
+                              .supported = accepted,
+                              .way_out = fmt::format(
+                                  "{} is left out of this library on purpose; {}", word, kAuto)}});
   }
-  throw ConfigError("kv_cache_dtype", word, accepted_words());
+  throw ConfigError("kv_cache_dtype", word.empty() ? "an empty word" : word, accepted,
+                    fmt::format("{}{}", did_you_mean(word, kAccepted), kAuto));
 }
 
 }  // namespace fovea

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "kv/checked.h"
 #include "kv/layout_check.h"
 
@@ -92,7 +93,10 @@ DType element_type(const PagedLayout& l) {
         {Reason{.field = dtype ? "head_size_v" : "kv_cache_dtype",
                 .wanted = dtype ? std::string("0") : std::string(format_name(l)),
                 .supported = dtype ? "a positive value head size" : "f32, f16, bf16",
-                .way_out = "caches of this format can be sized but not yet read or written"}});
+                .way_out = dtype ? "store the values as well: a cache of keys alone can be sized, "
+                                   "but not yet read or written"
+                                 : "store the cache in a plain type: one of this format can be "
+                                   "sized, but not yet read or written"}});
   }
   return *dtype;
 }
@@ -165,16 +169,18 @@ CacheLayout parse_cache_layout(std::string_view word) {
   for (const CacheLayout layout : kAllCacheLayouts) {
     if (word == name_of(layout)) return layout;
   }
-  std::string accepted = "NHD, HND";
-  for (const Order& order : kOrders) accepted += fmt::format(", {}", order.name);
-  throw ConfigError("cache_layout", word, accepted);
+  std::vector<std::string_view> accepted = {"NHD", "HND"};
+  for (const Order& order : kOrders) accepted.push_back(order.name);
+  throw ConfigError("cache_layout", word.empty() ? "an empty word" : word,
+                    fmt::format("{}", fmt::join(accepted, ", ")),
+                    did_you_mean(word, accepted) + "NHD is token-major, HND head-major");
 }
 
 PagedLayout make_paged_layout(const KVCacheSpec& spec, CacheLayout layout, int num_layers,
                               std::int64_t num_blocks) {
   if (index_of(layout) == kInvalid) {
     throw ConfigError("cache_layout", fmt::format("layout number {}", static_cast<int>(layout)),
-                      "a CacheLayout");
+                      "a CacheLayout", "use one of kAllCacheLayouts");
   }
   std::vector<Reason> reasons;
   for (const auto& [field, given] : {std::pair<std::string, std::int64_t>{"num_layers", num_layers},
@@ -183,7 +189,9 @@ PagedLayout make_paged_layout(const KVCacheSpec& spec, CacheLayout layout, int n
     reasons.push_back({.field = field,
                        .wanted = fmt::format("{}", given),
                        .supported = "at least 1",
-                       .way_out = {}});
+                       .way_out = field == "num_layers"
+                                      ? "give the number of layers that share the cache"
+                                      : "give the blocks that the memory holds"});
   }
   if (!reasons.empty()) throw ConfigError(ConfigError::Kind::kInvalidValue, std::move(reasons));
 
@@ -197,7 +205,7 @@ PagedLayout make_paged_layout(const KVCacheSpec& spec, CacheLayout layout, int n
     throw ConfigError(
         "num_blocks",
         fmt::format("{} layers of {} blocks of {} bytes", num_layers, num_blocks, page),
-        "a cache of less than 2^63 bytes");
+        "a cache of less than 2^63 bytes", "use fewer blocks");
   }
   const bool padded = page > spec.block_size.tokens * bytes_per_token(spec);
   if (padded) check_can_pad(order, sizes);

@@ -63,7 +63,8 @@ struct Search {
 
 void check_spec(const KVCacheSpec& spec) {
   if (spec.block_size.tokens < 1) {
-    throw ConfigError("block_size", fmt::format("{}", spec.block_size.tokens), "at least 1");
+    throw ConfigError("block_size", fmt::format("{}", spec.block_size.tokens), "at least 1",
+                      "use that of the pool's cache");
   }
   (void)skippable_tokens(spec, 0);  // checks the retention
 }

@@ -23,7 +23,8 @@ void check_not_negative(std::string_view argument, std::int64_t given) {
 RequestBlocks::RequestBlocks(BlockPool& pool, ManagerBlockSize block_size)
     : pool_(&pool), block_size_(block_size) {
   if (block_size.tokens < 1) {
-    throw ConfigError("block_size", fmt::format("{}", block_size.tokens), "at least 1");
+    throw ConfigError("block_size", fmt::format("{}", block_size.tokens), "at least 1",
+                      "use that of the pool's cache");
   }
 }
 

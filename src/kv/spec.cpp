@@ -78,7 +78,10 @@ void add_head_size_reason(std::vector<Reason>& out, std::string_view field, int 
                  .supported = rule.multiple == 1 ? std::string("a positive number")
                                                  : fmt::format("a positive multiple of {} for {}",
                                                                rule.multiple, name_of(f.dtype)),
-                 .way_out = {}});
+                 .way_out = size > 0 ? fmt::format("pad the heads with zeros to {}, or store the "
+                                                   "cache in another format",
+                                                   ceil_div(size, rule.multiple) * rule.multiple)
+                                     : "give the model's head size"});
 }
 
 void add_head_size_reasons(std::vector<Reason>& out, const SplitKV& f) {
@@ -86,13 +89,13 @@ void add_head_size_reasons(std::vector<Reason>& out, const SplitKV& f) {
     out.push_back({.field = "kv_cache_dtype",
                    .wanted = fmt::format("format number {}", static_cast<int>(f.dtype)),
                    .supported = "a KVDType",
-                   .way_out = {}});
+                   .way_out = "use parse_kv_dtype"});
   } else if (f.dtype == KVDType::kFp8DsMla) {
     if (f.head_size == kDsMlaHeadSize && f.head_size_v == 0) return;
     out.push_back({.field = "head_size",
                    .wanted = fmt::format("{} and {} for values", f.head_size, f.head_size_v),
                    .supported = fmt::format("{} and 0 for fp8_ds_mla", kDsMlaHeadSize),
-                   .way_out = {}});
+                   .way_out = "store the cache in another format"});
   } else {
     add_head_size_reason(out, "head_size", f.head_size, f);
     add_head_size_reason(out, "head_size_v", f.head_size_v, f);
@@ -100,22 +103,23 @@ void add_head_size_reasons(std::vector<Reason>& out, const SplitKV& f) {
 }
 
 void add_at_least(std::vector<Reason>& out, std::string_view field, std::int64_t given,
-                  std::int64_t least) {
+                  std::int64_t least, std::string_view way_out) {
   if (given >= least) return;
   out.push_back({.field = std::string(field),
                  .wanted = fmt::format("{}", given),
                  .supported = fmt::format("at least {}", least),
-                 .way_out = {}});
+                 .way_out = std::string(way_out)});
 }
 
 void add_format_reasons(std::vector<Reason>& out, const TokenFormat& format) {
   std::visit(Overloaded{[&](const SplitKV& f) {
-               add_at_least(out, "num_kv_heads", f.num_kv_heads, 1);
+               add_at_least(out, "num_kv_heads", f.num_kv_heads, 1,
+                            "give the model's number of KV heads");
                if (f.dtype == KVDType::kFp8DsMla && f.num_kv_heads > 1) {
                  out.push_back({.field = "num_kv_heads",
                                 .wanted = fmt::format("{}", f.num_kv_heads),
                                 .supported = "1 for fp8_ds_mla",
-                                .way_out = {}});
+                                .way_out = "store the cache in another format"});
                }
                add_head_size_reasons(out, f);
              }},
@@ -123,11 +127,14 @@ void add_format_reasons(std::vector<Reason>& out, const TokenFormat& format) {
 }
 
 void add_retention_reasons(std::vector<Reason>& out, const Retention& retention) {
-  std::visit(
-      Overloaded{
-          [&](const KeepAll& r) { add_at_least(out, "sliding_window", r.sliding_window, 0); },
-          [&](const KeepWindow& r) { add_at_least(out, "sliding_window", r.tokens, 1); }},
-      retention);
+  std::visit(Overloaded{[&](const KeepAll& r) {
+                          add_at_least(out, "sliding_window", r.sliding_window, 0,
+                                       "leave it at 0 for none");
+                        },
+                        [&](const KeepWindow& r) {
+                          add_at_least(out, "sliding_window", r.tokens, 1, "use KeepAll for none");
+                        }},
+             retention);
 }
 
 void throw_if_any(std::vector<Reason> reasons) {
@@ -137,7 +144,8 @@ void throw_if_any(std::vector<Reason> reasons) {
 std::int64_t product_or_throw(std::string_view field, std::initializer_list<std::int64_t> factors,
                               std::string_view what) {
   if (const auto product = checked_product(factors)) return *product;
-  throw ConfigError(field, what, "a number of bytes below 2^63");
+  throw ConfigError(field, what, "a number of bytes below 2^63",
+                    fmt::format("use a smaller {}", field));
 }
 
 std::int64_t token_bytes(const TokenFormat& format) {
@@ -153,12 +161,13 @@ std::int64_t token_bytes(const TokenFormat& format) {
 
 int kernel_blocks_per_manager_block(ManagerBlockSize manager, KernelBlockSize kernel) {
   std::vector<Reason> reasons;
-  add_at_least(reasons, "manager_block_size", manager.tokens, 1);
-  add_at_least(reasons, "kernel_block_size", kernel.tokens, 1);
+  add_at_least(reasons, "manager_block_size", manager.tokens, 1, "use 16, the usual size");
+  add_at_least(reasons, "kernel_block_size", kernel.tokens, 1, "use the manager block size");
   throw_if_any(std::move(reasons));
   if (manager.tokens % kernel.tokens != 0) {
     throw ConfigError("kernel_block_size", fmt::format("{}", kernel.tokens),
-                      fmt::format("a divisor of the manager block size {}", manager.tokens));
+                      fmt::format("a divisor of the manager block size {}", manager.tokens),
+                      fmt::format("use {} for both", manager.tokens));
   }
   return manager.tokens / kernel.tokens;
 }
@@ -184,8 +193,8 @@ std::int64_t content_bytes(const SplitKV& format) {
 std::int64_t page_size_bytes(const KVCacheSpec& spec) {
   std::vector<Reason> reasons;
   add_format_reasons(reasons, spec.format);
-  add_at_least(reasons, "block_size", spec.block_size.tokens, 1);
-  add_at_least(reasons, "page_size_padded", spec.page_size_padded, 0);
+  add_at_least(reasons, "block_size", spec.block_size.tokens, 1, "use 16, the usual size");
+  add_at_least(reasons, "page_size_padded", spec.page_size_padded, 0, "leave it at 0 for none");
   throw_if_any(std::move(reasons));
   const std::int64_t per_token = token_bytes(spec.format);
   const std::int64_t content =
@@ -194,7 +203,8 @@ std::int64_t page_size_bytes(const KVCacheSpec& spec) {
   if (spec.page_size_padded == 0) return content;
   if (spec.page_size_padded < content) {
     throw ConfigError("page_size_padded", fmt::format("{}", spec.page_size_padded),
-                      fmt::format("at least the content of a page, {} bytes", content));
+                      fmt::format("at least the content of a page, {} bytes", content),
+                      "leave it at 0 for no padding");
   }
   return spec.page_size_padded;
 }
@@ -210,9 +220,11 @@ std::int64_t max_memory_usage_bytes(const KVCacheSpec& spec, const Bounds& bound
   const std::int64_t page = page_size_bytes(spec);
   std::vector<Reason> reasons;
   add_retention_reasons(reasons, spec.retention);
-  add_at_least(reasons, "max_model_len", bounds.max_model_len, 1);
+  add_at_least(reasons, "max_model_len", bounds.max_model_len, 1,
+               "give the longest request, prompt and generated tokens");
   if (std::holds_alternative<KeepWindow>(spec.retention)) {
-    add_at_least(reasons, "max_num_tokens", bounds.max_num_tokens, 1);
+    add_at_least(reasons, "max_num_tokens", bounds.max_num_tokens, 1,
+                 "give the most query tokens of one step");
   }
   throw_if_any(std::move(reasons));
   const std::int64_t block_size = spec.block_size.tokens, max_len = bounds.max_model_len;
@@ -275,7 +287,7 @@ MergedSpec merge_specs(std::span<const KVCacheSpec> specs) {
     return {.reason = {.field = "specs",
                        .wanted = "no layer",
                        .supported = "at least one layer in a group",
-                       .way_out = {}}};
+                       .way_out = "leave the group out"}};
   }
   KVCacheSpec merged = specs[0];
   for (const KVCacheSpec& spec : specs.subspan(1)) {

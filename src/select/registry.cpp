@@ -6,16 +6,16 @@
 #include <algorithm>
 
 #include "backends/builtin_backends.h"
+#include "base/words.h"
 #include "fovea/base/error.h"
 
 namespace fovea {
 namespace {
 
-std::string names_of(std::span<const AttentionBackend* const> backends) {
+std::vector<std::string_view> names_of(std::span<const AttentionBackend* const> backends) {
   std::vector<std::string_view> names;
   for (const AttentionBackend* b : backends) names.push_back(b->name());
-  return names.empty() ? "nothing: the registry is empty"
-                       : fmt::format("{}", fmt::join(names, ", "));
+  return names;
 }
 
 const AttentionBackend* lookup(std::span<const AttentionBackend* const> backends,
@@ -35,10 +35,12 @@ Registry Registry::builtin() {
 
 Registry& Registry::add(const AttentionBackend& backend) {
   const std::string_view name = backend.name();
-  if (name.empty()) throw ConfigError("backend", "an empty name", "a name");
+  if (name.empty())
+    throw ConfigError("backend", "an empty name", "a name", "let its name() return one");
   if (lookup(backends_, name) != nullptr) {
     throw ConfigError("backend", fmt::format("'{}' a second time", name),
-                      fmt::format("a name besides {}", names_of(backends_)));
+                      fmt::format("a name besides {}", fmt::join(names_of(backends_), ", ")),
+                      "rename one of the two, or use a registry without the other");
   }
   backends_.push_back(&backend);
   return *this;
@@ -47,7 +49,13 @@ Registry& Registry::add(const AttentionBackend& backend) {
 const AttentionBackend& Registry::find(std::string_view name) const {
   const AttentionBackend* found = lookup(backends_, name);
   if (found == nullptr) {
-    throw ConfigError("backend", fmt::format("unknown name '{}'", name), names_of(backends_));
+    const std::vector<std::string_view> names = names_of(backends_);
+    if (names.empty())
+      throw ConfigError("backend", fmt::format("unknown name '{}'", name),
+                        "nothing: the registry is empty", "add a backend to the registry");
+    throw ConfigError("backend", fmt::format("unknown name '{}'", name),
+                      fmt::format("{}", fmt::join(names, ", ")),
+                      did_you_mean(name, names) + "name one of these, or none to have one chosen");
   }
   return *found;
 }

@@ -77,9 +77,14 @@ AttentionLayer make_layer(const LayerSpec& spec, const Registry& registry, const
   const Choice choice = select(registry, problem_of(complete(spec)), device, preference);
   if (choice.backend == nullptr) {
     std::vector<Reason> reasons = all_reasons(choice);
-    if (choice.considered.empty())
-      reasons.push_back({"backend", "one that fits", "no backend: none is named or registered",
-                         "add a backend to the registry, or name one"});
+    if (choice.considered.empty()) {
+      reasons.push_back(registry.all().empty()
+                            ? Reason{"backend", "any", "nothing: the registry is empty",
+                                     "add a backend to the registry"}
+                            : Reason{"backend", "one by name, but none is named",
+                                     fmt::format("one of {} by name", registry.all().size()),
+                                     "name a backend, or let any be chosen"});
+    }
     throw ConfigError(ConfigError::Kind::kUnsupported, std::move(reasons));
   }
   return AttentionLayer(spec, *choice.backend, device, context);

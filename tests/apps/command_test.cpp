@@ -6,30 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/run_program.h"
+#include "apps/temp_file.h"
 
 namespace fovea::app {
 namespace {
 
 using Json = nlohmann::json;
-
-// A temporary file that goes with the test.
-class TempFile {
- public:
-  TempFile(const std::string& name, const std::string& content)
-      : path_(std::filesystem::path(testing::TempDir()) / (std::to_string(getpid()) + "_" + name)) {
-    std::ofstream(path_) << content;
-  }
-  ~TempFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 void expect_refused(const std::vector<std::string>& args, const std::vector<std::string>& words,
                     const RunOptions& options = {}) {
@@ -46,7 +31,7 @@ TEST(Program, VersionAndHelp) {
   const Ran version = run_program({"--version"});
   EXPECT_EQ(version.exit_code, kDone);
   EXPECT_EQ(version.out.rfind("fovea ", 0), 0U);
-  for (const char* command : {"generate", "models", "backends", "explain"}) {
+  for (const char* command : {"generate", "models", "backends", "explain", "mask"}) {
     const Ran help = run_program({command, "--help"});
     EXPECT_EQ(help.exit_code, kDone);
     EXPECT_NE(help.out.find("Example: fovea "), std::string::npos) << command;
@@ -128,6 +113,8 @@ TEST(Program, OutputThatIsLostIsNoSuccess) {
                                              {"--version"},
                                              {"explain"},
                                              {"explain", "--json"},
+                                             {"mask"},
+                                             {"mask", "--json"},
                                              {"backends"},
                                              {"backends", "--json"},
                                              {"models"},

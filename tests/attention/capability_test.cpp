@@ -140,19 +140,23 @@ TEST(Capability, TextsOfReasons) {
   p.head_size = p.head_size_v = 46;
   EXPECT_EQ(to_text(validate({narrow_row()}, p, cpu()).reasons),
             "head_size not supported: 46; supported: multiples of 8 to 512 (pad the heads with "
-            "zeros to 48)");
+            "zeros to head_size 48)");
   p = plain_problem();
   p.kv_dtype = KVDType::kFp8E4M3;
   EXPECT_EQ(to_text(validate({narrow_row()}, p, cpu()).reasons),
-            "kv_cache_dtype not supported: fp8_e4m3; supported: {f32}");
+            "kv_cache_dtype not supported: fp8_e4m3; supported: {f32} (store the cache as f32)");
   p = plain_problem();
   EXPECT_EQ(to_text(validate({narrow_row()}, p, cpu(CpuLevel::kPortable)).reasons),
-            "compute capability not supported: cpu portable; supported: cpu avx2 or better");
-  EXPECT_EQ(to_text(validate({narrow_row()}, p, gpu(9, 0)).reasons),
-            "compute capability not supported: sm_90; supported: cpu avx2 or better");
+            "compute capability not supported: cpu portable; supported: cpu avx2 or better (run on "
+            "cpu avx2 or better)");
+  EXPECT_EQ(
+      to_text(validate({narrow_row()}, p, gpu(9, 0)).reasons),
+      "compute capability not supported: sm_90; supported: cpu avx2 or better (run on cpu avx2 "
+      "or better)");
   p.features = {Feature::kSlidingWindow};
   EXPECT_EQ(to_text(validate({narrow_row()}, p, cpu()).reasons),
-            "sliding window not supported: on; supported: off");
+            "sliding window not supported: on; supported: off (leave sliding_window at 0, which "
+            "changes the output)");
 }
 
 TEST(Capability, NoRowsOfferNothing) {
@@ -254,7 +258,8 @@ TEST(Capability, FieldsOfferedApartButNotTogether) {
   // Each row misses one field; the higher rank speaks.
   EXPECT_EQ(to_text(validate({window, small}, p, cpu()).reasons),
             "combination not supported: sliding_window on together with the rest; supported: "
-            "sliding_window off in row small");
+            "sliding_window off in row small (leave sliding_window at 0, which changes the "
+            "output)");
   p.kv_dtype = KVDType::kF16;  // small misses two now
   const Support support = validate({window, small}, p, cpu());
   ASSERT_EQ(support.reasons.size(), 1U);
@@ -276,12 +281,18 @@ TEST(Capability, ExclusionsSpeakForThemselves) {
   EXPECT_TRUE(validate({row}, p, cpu()));
   p.features = {Feature::kSinks};
   EXPECT_EQ(to_text(validate({row}, p, cpu()).reasons),
-            "sink not supported on compute capability < 9.0");
+            "sink not supported on compute capability < 9.0: the combination of sinks on and "
+            "compute_capability cpu avx2; supported: sinks off or compute_capability above 89 in "
+            "row plain (leave sinks off, which changes the output)");
   p.head_size = p.head_size_v = 256;
-  EXPECT_EQ(to_text(validate({row}, p, cpu()).reasons),
+  const Support both = validate({row}, p, cpu());
+  ASSERT_EQ(both.reasons.size(), 1U);
+  EXPECT_EQ(both.reasons[0].phrase,
             "sink not supported on compute capability < 9.0; head size 256 needs blocks of 128");
+  EXPECT_EQ(both.reasons[0].way_out,
+            "leave sinks off, which changes the output; use blocks of 128 tokens");
   p.block_size = {0};  // not decided: the second one cannot be told yet
-  EXPECT_EQ(to_text(validate({row}, p, cpu()).reasons),
+  EXPECT_EQ(validate({row}, p, cpu()).reasons[0].phrase,
             "sink not supported on compute capability < 9.0");
   Row other = narrow_row();  // another row may do what this one excludes
   other.features = {Feature::kSinks};
@@ -311,7 +322,10 @@ TEST(Capability, EveryFieldCanBeExcluded) {
     Row row = narrow_row();
     row.features = {Feature::kLse};
     row.exclusions = {{{term}, "no"}};
-    EXPECT_EQ(to_text(validate({row}, p, cpu()).reasons), "no") << static_cast<int>(term.field);
+    const Support support = validate({row}, p, cpu());
+    ASSERT_EQ(support.reasons.size(), 1U) << static_cast<int>(term.field);
+    EXPECT_EQ(support.reasons[0].phrase, "no");
+    EXPECT_NE(support.reasons[0].way_out, "");
     row.exclusions[0].all_of.push_back({Field::kHeadSize, {65, 66}});
     EXPECT_TRUE(validate({row}, p, cpu())) << static_cast<int>(term.field);
   }
@@ -330,16 +344,19 @@ TEST(Capability, RowsTogetherCoverTheQueryLengths) {
   prefill.query_len = {9, INT_MAX};
   const Problem p = plain_problem();
   EXPECT_EQ(to_text(validate({decode}, p, cpu()).reasons),
-            "query_len not supported: 9..∞; supported: 1..8");
+            "query_len not supported: 9..∞; supported: 1..8 (cut queries into pieces of at most 8 "
+            "tokens)");
   EXPECT_EQ(to_text(validate({prefill}, p, cpu()).reasons),
-            "query_len not supported: 1..8; supported: 9..∞");
+            "query_len not supported: 1..8; supported: 9..∞ (keep query_len at what is supported, "
+            "and use another backend for the rest)");
   EXPECT_TRUE(validate({prefill, decode}, p, cpu()));
   EXPECT_EQ(admitting({prefill, decode}, p, cpu()).size(), 2U);
   Row middle = plain_row();
   middle.query_len = {3, 4};
   prefill.query_len = {9, 20};
   EXPECT_EQ(to_text(validate({prefill, middle}, p, cpu()).reasons),
-            "query_len not supported: 1..2, 5..8, 21..∞; supported: 9..20, 3..4");
+            "query_len not supported: 1..2, 5..8, 21..∞; supported: 9..20, 3..4 (keep query_len at "
+            "what is supported, and use another backend for the rest)");
   Problem decodes = p;
   decodes.query_len = {1, 4};
   EXPECT_TRUE(validate({decode}, decodes, cpu()));

@@ -31,28 +31,6 @@ TEST(CapabilityText, Ranges) {
   EXPECT_EQ(text_of(Range{1, 1}), "1");
 }
 
-TEST(CapabilityText, GroupSize) {
-  Problem p;
-  p.num_heads = 9;
-  p.num_kv_heads = 3;
-  EXPECT_EQ(group_size(p), 3);
-  p.num_kv_heads = 2;
-  EXPECT_EQ(group_size(p), 0);
-  p.num_kv_heads = 0;
-  EXPECT_EQ(group_size(p), 0);
-  p.num_heads = -4;
-  p.num_kv_heads = -2;
-  EXPECT_EQ(group_size(p), 0);
-}
-
-TEST(CapabilityText, NextAdmitted) {
-  EXPECT_EQ(next_admitted({{16, 16}}, 33), 48);
-  EXPECT_EQ(next_admitted({{16, 16}}, 48), 48);
-  EXPECT_EQ(next_admitted({{16, 16, 64}}, 65), 0);
-  EXPECT_EQ(next_admitted({}, 1), 0);
-  EXPECT_EQ(next_admitted({{}}, -5), 1);
-}
-
 TEST(CapabilityText, WhatRowsOfferTogether) {
   Row a, b;
   a.dtypes = {DType::kF16};
@@ -91,25 +69,71 @@ TEST(CapabilityText, Devices) {
             "sm_80 or higher");
 }
 
-TEST(CapabilityText, ReasonsSayAWayOut) {
+TEST(CapabilityText, QueryLengths) {
+  Row a, b, dead;
+  a.query_len = {1, 8};
+  b.query_len = {9, INT_MAX};
+  dead.query_len = {5, 4};
+  EXPECT_EQ(supported_text({What::kQueryLen}, {a, b, a, dead}), "1..8, 9..∞");
+  EXPECT_EQ(supported_text({What::kQueryLen}, {dead}), "nothing");
+}
+
+TEST(CapabilityText, ReasonsAreComplete) {
   Row row;
   row.head_sizes = {{8, 8, 512}};
-  row.block_sizes = {{16, 16}};
   Problem p;
   p.head_size = 46;
-  p.block_size = {24};
+  p.features = {Feature::kLse};
   const Device device;
-  const Query query{p, device, BlockRule::kDivides};
+  const Query query{p, device};
   EXPECT_EQ(reason_of({What::kHeadSize}, {row}, query),
-            (Reason{"head_size", "46", "multiples of 8 to 512", "pad the heads with zeros to 48",
-                    "head_size not supported"}));
-  EXPECT_EQ(reason_of({What::kBlockSize}, {row}, query),
-            (Reason{"block_size", "24", "multiples of 16", "use blocks of 32 tokens",
-                    "block_size not supported"}));
-  p.head_size = 600;
-  EXPECT_EQ(reason_of({What::kHeadSize}, {row}, query).way_out, "");
+            (Reason{"head_size", "46", "multiples of 8 to 512",
+                    "pad the heads with zeros to head_size 48", "head_size not supported"}));
   EXPECT_EQ(reason_of({What::kFeature, Feature::kLse}, {row}, query),
             (Reason{"lse", "on", "off", "leave return_lse off", "LSE output not supported"}));
+}
+
+TEST(CapabilityText, TermsOfExclusions) {
+  Problem p;
+  p.num_heads = 8;
+  p.num_kv_heads = 2;
+  p.head_size = p.head_size_v = 256;
+  p.dtype = DType::kBF16;
+  p.kv_dtype = KVDType::kFp8E4M3;
+  p.features = {Feature::kSinks};
+  p.block_size = {16};
+  Device device;
+  device.id.type = DeviceType::kCuda;
+  device.cc_major = 8;
+  const Query query{p, device};
+  const auto number = [](auto value) { return static_cast<int>(value); };
+  struct Want {
+    Term term;
+    const char *wanted, *supported;
+  };
+  const Want table[] = {
+      {{.field = Field::kFeature, .feature = Feature::kSinks}, "sinks on", "sinks off"},
+      {{.field = Field::kFeature, .in = {0, 0}, .feature = Feature::kLse}, "lse off", "lse on"},
+      {{Field::kComputeCapability, {0, 89}},
+       "compute_capability sm_80",
+       "compute_capability above 89"},
+      {{Field::kHeadSize, {256, 256}}, "head_size 256", "head_size other than 256"},
+      {{Field::kHeadSizeV, {129, INT_MAX}}, "head_size_v 256", "head_size_v below 129"},
+      {{Field::kBlockSize, {9, 31}}, "block_size 16", "block_size below 9 or above 31"},
+      {{Field::kGroupSize, {1, 4}}, "num_heads 4", "num_heads above 4"},
+      {{Field::kDType, {number(DType::kF16), number(DType::kBF16)}},
+       "dtype bf16",
+       "dtype other than {f16, bf16}"},
+      {{Field::kKVDType, {number(KVDType::kFp8E4M3), number(KVDType::kFp8E4M3)}},
+       "kv_cache_dtype fp8_e4m3",
+       "kv_cache_dtype other than fp8_e4m3"},
+      {{Field::kAttnType, {0, 0}}, "attn_type decoder", "attn_type other than decoder"},
+      {{Field::kQueryLen, {100, 200}}, "query_len 1..∞", "query_len below 100 or above 200"},
+  };
+  for (const Want& w : table) {
+    EXPECT_EQ(wanted_text(w.term, query), w.wanted);
+    EXPECT_EQ(supported_text(w.term), w.supported);
+  }
 }
 
 }  // namespace

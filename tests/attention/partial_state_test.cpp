@@ -77,7 +77,7 @@ void run(const State& a, const State& b, State& result) {
   merge(a.state, b.state, result.state, stream);
 }
 
-TEST(PartialState, TwoEmptyStatesStayEmpty) {
+TEST(PartialState, case_A01_TwoEmptyStatesStayEmpty) {
   for (const float lse_a : {-kInf, kInf}) {
     for (const float lse_b : {-kInf, kInf}) {
       State a({}), b({}), result({});
@@ -93,7 +93,7 @@ TEST(PartialState, TwoEmptyStatesStayEmpty) {
   }
 }
 
-TEST(PartialState, MergeWithEmptyIsTheOtherSideBitForBit) {
+TEST(PartialState, case_A01_MergeWithEmptyIsTheOtherSideBitForBit) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const LseBase base : {LseBase::kE, LseBase::k2}) {
       for (const float empty : {-kInf, kInf}) {
@@ -114,6 +114,42 @@ TEST(PartialState, MergeWithEmptyIsTheOtherSideBitForBit) {
   }
 }
 
+// Rows of many states at once, of which each has some: whatever order they are merged in, a row
+// that nobody has stays neutral, and one that only one has stays as it is.
+TEST(PartialState, case_A01_ManyStatesWithEmptyRows) {
+  for (const bool in_place : {false, true}) {
+    for (const int owner : {-1, 0, 1, 2, 3}) {
+      const State::Shape shape{.tokens = 3, .heads = 2, .size = 5};
+      State sum(shape);
+      State one(shape);
+      for (int t = 0; t < 3; ++t)
+        for (int h = 0; h < 2; ++h) sum.fill(t, h, in_place ? kNan : 7, -kInf);
+      for (int part = 0; part < 4; ++part) {
+        State state(shape), result(shape);
+        for (int t = 0; t < 3; ++t) {
+          for (int h = 0; h < 2; ++h) {
+            const bool has = part == owner && t == 1;
+            state.fill(t, h, has ? 0.3F * static_cast<float>(h + 1) : kNan, has ? -12.5F : -kInf);
+            if (has) one.fill(t, h, 0.3F * static_cast<float>(h + 1), -12.5F);
+          }
+        }
+        run(sum, state, in_place ? sum : result);
+        if (in_place) continue;
+        sum.bytes = result.bytes;
+        sum.logs = result.logs;
+      }
+      for (int t = 0; t < 3; ++t) {
+        for (int h = 0; h < 2; ++h) {
+          const bool has = owner >= 0 && t == 1;
+          for (int d = 0; d < 5; ++d)
+            EXPECT_EQ(sum.get(t, h, d), has ? one.get(t, h, d) : 0.0F) << owner << ' ' << t;
+          EXPECT_EQ(sum.state.lse.at(t, h), has ? -12.5F : -kInf) << owner << ' ' << t;
+        }
+      }
+    }
+  }
+}
+
 TEST(PartialState, NegativeZeroPassesAnEmptySide) {
   State x({}), none({}), result({});
   x.fill(0, 0, -0.0F, 0);
@@ -122,7 +158,7 @@ TEST(PartialState, NegativeZeroPassesAnEmptySide) {
   EXPECT_TRUE(std::signbit(result.get(0, 0, 3)));
 }
 
-TEST(PartialState, LogBasesAreConverted) {
+TEST(PartialState, case_C01_LogBasesAreConverted) {
   for (const LseBase base_a : {LseBase::kE, LseBase::k2}) {
     for (const LseBase base_b : {LseBase::kE, LseBase::k2}) {
       for (const LseBase base : {LseBase::kE, LseBase::k2}) {
@@ -168,7 +204,7 @@ double merged(const State& a, const State& b, int t, int h, int d) {
   return (wa * a.get(t, h, d) + wb * b.get(t, h, d)) / (wa + wb);
 }
 
-TEST(PartialState, EachOperandHasItsOwnStridesTypeBaseAndLayout) {
+TEST(PartialState, case_C09_EachOperandHasItsOwnStridesTypeBaseAndLayout) {
   constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
   for (int i = 0; i < 27 * 8; ++i) {
     const auto layout = [i](int bit) {
@@ -198,17 +234,29 @@ TEST(PartialState, EachOperandHasItsOwnStridesTypeBaseAndLayout) {
   }
 }
 
-TEST(PartialState, DenseWithAPartOfAWiderArray) {
+TEST(PartialState, case_C09_DenseWithAPartOfAWiderArray) {
   State a({.tokens = 4, .heads = 2, .size = 128});
   State wide({.tokens = 4, .heads = 2, .size = 128, .gap = 64});
   State result({.tokens = 4, .heads = 2, .size = 128});
   fill_by_formula(a, 0);
   fill_by_formula(wide, 1);
+  const std::vector<std::uint8_t> before = wide.bytes;
   run(a, wide, result);
+  EXPECT_EQ(wide.bytes, before);
   for (int t = 0; t < 4; ++t)
     for (int h = 0; h < 2; ++h)
       for (int d = 0; d < 128; ++d)
         ASSERT_NEAR(result.get(t, h, d), merged(a, wide, t, h, d), 2e-6);
+  // The other way round, and into the wider array: what lies between its rows stays.
+  State apart({.tokens = 4, .heads = 2, .size = 128});
+  run(wide, a, apart);
+  run(wide, a, wide);
+  for (int t = 0; t < 4; ++t) {
+    for (int h = 0; h < 2; ++h) {
+      for (int d = 0; d < 128; ++d) ASSERT_EQ(wide.get(t, h, d), apart.get(t, h, d));
+      for (int d = 128; d < 192; ++d) ASSERT_TRUE(std::isnan(wide.get(t, h, d)));
+    }
+  }
 }
 
 TEST(PartialState, InPlaceEqualsApart) {

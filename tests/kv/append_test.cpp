@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -280,6 +281,39 @@ TEST(AppendTest, CachesOfMoreThan2To32Elements) {
       const auto from = i * 4096 + static_cast<std::size_t>(h) * 128 + 127;
       EXPECT_EQ(at<BFloat16>(view.keys, slots[i] / 16, slots[i] % 16, h, 127), k[from]);
       EXPECT_EQ(at<BFloat16>(view.values, slots[i] / 16, slots[i] % 16, h, 127), v[from]);
+    }
+  }
+}
+
+// Blocks that are 2^30 elements apart: the fifth must not be taken for the first.
+TEST(AppendTest, case_D03_BlocksWhoseStridesPass2To31Elements) {
+  const std::int64_t stride = std::int64_t{1} << 30;
+  const Sparse memory(5 * stride * 2);
+  auto* data = static_cast<BFloat16*>(memory.data());
+  const std::int64_t token = kHeads * (kKeySize + kValueSize), head = kKeySize + kValueSize;
+  const KVCacheView view = {
+      .keys = {data, DType::kBF16, {5, kTokens, kHeads, kKeySize}, {stride, token, head, 1}},
+      .values = {data + kKeySize,
+                 DType::kBF16,
+                 {5, kTokens, kHeads, kValueSize},
+                 {stride, token, head, 1}},
+      .block_size = {kTokens}};
+  Tokens<BFloat16> t(4, DType::kBF16);
+  const Slots slots = {1 * kTokens + 2, 2 * kTokens, 3 * kTokens + 3, 4 * kTokens + 2};
+  append_to(view, t.key, t.value, slots);
+  for (std::int64_t slot = 0; slot < 5 * kTokens; ++slot) {
+    const auto row = std::find(slots.begin(), slots.end(), slot) - slots.begin();
+    for (std::int64_t h = 0; h < kHeads; ++h) {
+      const auto from = static_cast<std::size_t>(row * kHeads + h);
+      const bool is_named = row < std::ssize(slots);
+      for (std::int64_t c = 0; c < kKeySize; ++c) {
+        EXPECT_EQ(at<BFloat16>(view.keys, slot / kTokens, slot % kTokens, h, c).bits,
+                  is_named ? t.k[from * kKeySize + static_cast<std::size_t>(c)].bits : 0);
+      }
+      for (std::int64_t c = 0; c < kValueSize; ++c) {
+        EXPECT_EQ(at<BFloat16>(view.values, slot / kTokens, slot % kTokens, h, c).bits,
+                  is_named ? t.v[from * kValueSize + static_cast<std::size_t>(c)].bits : 0);
+      }
     }
   }
 }

@@ -98,6 +98,16 @@ TEST(KVDTypeTest, FormatsLeftOutOnPurposeAreRefusedByName) {
   }
 }
 
+TEST(KVDTypeTest, AWordThatIsNearlyRightIsRecognised) {
+  try {
+    parse_kv_dtype("fp8e4m3", DType::kF32);
+    ADD_FAILURE();
+  } catch (const ConfigError& e) {
+    EXPECT_EQ(e.reasons()[0].way_out,
+              "did you mean 'fp8_e4m3'? auto stores the type of keys and values");
+  }
+}
+
 TEST(KVDTypeTest, UnknownWordsListTheAcceptedOnes) {
   for (const std::string word : {"", "fp9", "F32", "int8 ", "autos", "float64"}) {
     try {
@@ -106,7 +116,7 @@ TEST(KVDTypeTest, UnknownWordsListTheAcceptedOnes) {
     } catch (const ConfigError& e) {
       EXPECT_EQ(e.kind(), ConfigError::Kind::kInvalidValue);
       ASSERT_EQ(e.reasons().size(), 1U);
-      EXPECT_TRUE(e.reasons()[0].way_out.empty());
+      EXPECT_NE(e.reasons()[0].way_out.find("auto stores the type"), std::string::npos);
       EXPECT_EQ(e.reasons()[0].supported.rfind("auto, ", 0), 0U);
       for (const auto& [accepted, format] : kWords) {
         EXPECT_NE(e.reasons()[0].supported.find(accepted), std::string::npos) << accepted;

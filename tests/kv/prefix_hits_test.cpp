@@ -168,7 +168,7 @@ TEST(PrefixHitsTest, EveryGroupAcceptsTheCommonHit) {
 
 // Windows of 4 and 16, a prefix of 6 tokens: the larger one has it all, the smaller one has reused
 // the beginning. What is left of it must not be taken for the whole.
-TEST(PrefixHitsTest, EachWindowMustHaveItsOwnTokens) {
+TEST(PrefixHitsTest, case_N01_EachWindowMustHaveItsOwnTokens) {
   const Group large(KeepWindow{16}, 2, stored_of("xxx"));
   for (const auto& [stored, tokens] : std::vector<std::pair<std::string, std::int64_t>>{
            {"xxx", 6}, {".xx", 6}, {"..x", 0}, {"xx.", 4}, {"x..", 2}, {".x.", 0}}) {

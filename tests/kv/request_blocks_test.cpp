@@ -294,7 +294,7 @@ TEST(RequestBlocksTest, OnlyReservedPositionsCanBeMadeWritable) {
 }
 
 // Four tokens are visible; 10 have been scheduled, of which the last 3 are in flight.
-TEST(RequestBlocksTest, OnlySettledTokensFreeBlocks) {
+TEST(RequestBlocksTest, case_N03_OnlySettledTokensFreeBlocks) {
   const KVCacheSpec spec{
       .format = SplitKV{1, 8, 8, KVDType::kF32}, .retention = KeepWindow{4}, .block_size = {2}};
   BlockPool pool({.num_blocks = 9});

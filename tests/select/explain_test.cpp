@@ -32,9 +32,10 @@ TEST(Explain, OneLineABackend) {
   EXPECT_EQ(explain(select(registry, p, device), p, device),
             "problem  dtype=f32 kv_dtype=bf16 num_heads=32/8 head_size=128 block_size=8 "
             "features={sliding_window}  device cpu portable\n"
-            "  narrow  no   kv_cache_dtype not supported: bf16; supported: {f32} | block_size not "
-            "supported: 8; supported: multiples of 16 (use blocks of 16 tokens) | sliding window "
-            "not supported: on; supported: off\n"
+            "  narrow  no   kv_cache_dtype not supported: bf16; supported: {f32} (store the cache "
+            "as f32) | block_size not supported: 8; supported: multiples of 16 (use blocks of 16 "
+            "tokens) | sliding window not supported: on; supported: off (leave sliding_window at "
+            "0, which changes the output)\n"
             "  any     yes  rank 2  -> any\n");
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/fake_backend.h"
@@ -131,7 +132,7 @@ std::vector<std::string> order_of(const Choice& choice) {
 }
 using Names = std::vector<std::string>;
 
-TEST(Select, AsksByFallingRankThenByName) {
+TEST(Select, case_M17_AsksByFallingRankThenByName) {
   const FakeBackend b("b", {plain_row()}), a("a", {plain_row()}), none("none", {});
   Row high = plain_row();
   high.rank = 9;
@@ -142,6 +143,28 @@ TEST(Select, AsksByFallingRankThenByName) {
   const Choice choice = select(registry, problem(DType::kF32), Device{});
   EXPECT_EQ(order_of(choice), (Names{"z", "a", "b", "none"}));
   EXPECT_EQ(name_of_choice(choice), "a");
+}
+
+// Two backends fit: which one is chosen is a number in their rows, whatever their names and the
+// order of registration, and the explanation shows both numbers.
+TEST(Select, case_M17_TheOrderIsDataAndExplainsItself) {
+  Row low = plain_row(), high = plain_row();
+  low.rank = 3;
+  high.rank = 8;
+  for (const bool wrapper_wins : {false, true}) {
+    const FakeBackend wrapper("composite", {wrapper_wins ? high : low});
+    const FakeBackend native("native", {wrapper_wins ? low : high});
+    for (const bool wrapper_first : {false, true}) {
+      Registry registry;
+      registry.add(wrapper_first ? wrapper : native).add(wrapper_first ? native : wrapper);
+      const Problem p = problem(DType::kF32);
+      const Choice choice = select(registry, p, Device{});
+      const std::string text = explain(choice, p, Device{});
+      EXPECT_EQ(choice.backend, wrapper_wins ? &wrapper : &native) << text;
+      EXPECT_NE(text.find("rank 3\n"), std::string::npos) << text;
+      EXPECT_NE(text.find("rank 8  -> "), std::string::npos) << text;
+    }
+  }
 }
 
 TEST(Select, PreferredBackendsComeFirstInTheirOrder) {
@@ -171,10 +194,71 @@ TEST(Select, RequiredMeansNothingElse) {
   EXPECT_EQ(name_of_choice(choice), "none");
 }
 
-TEST(Select, AnUnknownPreferenceIsAnError) {
+std::string refusal(const LayerSpec& spec, const Registry& registry, const Preference& wish) {
+  try {
+    make_layer(spec, registry, cpu(CpuLevel::kAmx), Context{}, wish);
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+// Whoever asks for a backend by name gets it or an error, never another one in silence.
+TEST(Select, case_M13_AnOverrideIsTakenOrRefused) {
   const World world;
   EXPECT_THROW(select(world.registry, problem(), gpu(9, 0), {.names = {"fast_gpu", "nope"}}),
                ConfigError);
+  LayerSpec spec;
+  spec.num_heads = 4;
+  spec.head_size = 64;
+  const std::string unknown = refusal(spec, world.registry, {{"NOPE"}, true});
+  for (const char* name : {"NOPE", "oracle", "fast_cpu", "any_gpu", "fast_gpu"})
+    EXPECT_NE(unknown.find(name), std::string::npos) << unknown;
+  const std::string unsuitable = refusal(spec, world.registry, {{"any_gpu"}, true});
+  EXPECT_NE(unsuitable.find("any_gpu"), std::string::npos) << unsuitable;
+  EXPECT_NE(unsuitable.find("cpu amx"), std::string::npos) << unsuitable;
+  spec.head_size = 77;
+  const std::string odd = refusal(spec, world.registry, {{"fast_cpu"}, true});
+  for (const char* word : {"fast_cpu: ", "head_size 77", "multiples of 8 to 512"})
+    EXPECT_NE(odd.find(word), std::string::npos) << odd;
+  EXPECT_EQ(refusal(spec, world.registry, {{"oracle"}, true}), "accepted");
+}
+
+// What a layer needs besides plain attention is a feature; a backend whose rows do not name it is
+// passed over, and cannot be forced.
+TEST(Select, case_M15_NothingOptionalIsTakenForGranted) {
+  EXPECT_TRUE(Row{}.features.empty());
+  LayerSpec plain;
+  plain.num_heads = 4;
+  plain.head_size = 64;
+  const std::vector<std::pair<Feature, void (*)(LayerSpec&)>> asks = {
+      {Feature::kSlidingWindow, [](LayerSpec& s) { s.sliding_window = 4; }},
+      {Feature::kSoftCap, [](LayerSpec& s) { s.logits_soft_cap = 30; }},
+      {Feature::kNonCausal, [](LayerSpec& s) { s.non_causal = true; }},
+      {Feature::kLse, [](LayerSpec& s) { s.return_lse = true; }},
+  };
+  for (const auto& [feature, ask] : asks) {
+    Row first = plain_row(), with = plain_row();
+    first.rank = 9;
+    for (const auto& [other, unused] : asks)
+      if (other != feature) first.features.insert(other);
+    with.features = {feature};
+    const FakeBackend lacks("lacks", {first}), has("has", {with});
+    Registry both, one;
+    both.add(lacks).add(has);
+    one.add(lacks);
+    LayerSpec spec = plain;
+    EXPECT_EQ(make_layer(spec, both, Device{}, Context{}).backend().name(), "lacks");
+    ask(spec);
+    EXPECT_EQ(make_layer(spec, both, Device{}, Context{}).backend().name(), "has");
+    EXPECT_EQ(lacks.calls.num_impls, 1);
+    for (const std::string& text :
+         {refusal(spec, one, {}), refusal(spec, both, {{"lacks"}, true})}) {
+      EXPECT_NE(text.find("lacks: " + std::string(refusal_text(feature))), std::string::npos)
+          << text;
+    }
+    EXPECT_EQ(lacks.calls.num_impls, 1);
+  }
 }
 
 TEST(Select, IsPure) {
