@@ -22,7 +22,7 @@
 #include "fovea/attention/layer.h"
 #include "fovea/base/executor.h"
 #include "fovea/select/registry.h"
-#include "oracle/memory.h"
+#include "guarded_memory.h"
 
 namespace {
 std::atomic<long> num_allocations = 0;
@@ -65,8 +65,8 @@ int posix_memalign(void** to, std::size_t alignment, std::size_t size) {
 namespace fovea {
 namespace {
 
-using oracle::HostTensor;
-using oracle::Memory;
+using conformance::HostTensor;
+using conformance::Memory;
 
 TEST(Counting, sees_every_way_to_allocate) {
   const auto counts = [](auto&& allocate) {

@@ -8,7 +8,8 @@
 #include "fovea/attention/layer.h"
 #include "fovea/base/error.h"
 #include "fovea/select/registry.h"
-#include "oracle/number.h"
+#include "number.h"
+#include "rules.h"
 
 namespace fovea::cpu_reference {
 namespace {
@@ -37,20 +38,20 @@ TEST(CpuReferenceImpl, refuses_plans_of_other_backends) {
 // Float64 inside: the f32 result is the exact one, rounded, up to the last bit of a double.
 TEST(CpuReferenceImpl, is_exact_up_to_the_rounding_of_the_output) {
   const AttentionBackend& backend = Registry::builtin().find("cpu_reference");
-  oracle::Sample s = cases::small_sample({{5, 300}, {40, 40}});
+  conformance::Call s = cases::small_call({{5, 300}, {40, 40}});
   s.problem.head_size = s.problem.head_size_v = 64;
   s.problem.soft_cap = 20;
-  const std::vector<oracle::Values> values = draw_values(s.problem, 9);
-  const oracle::StepResult result = oracle::PagedRun(s, values).run(backend, nullptr);
+  const std::vector<conformance::Values> values = draw_values(s.problem, 9);
+  const conformance::StepResult result = conformance::PagedRun(s, values).run(backend, nullptr);
   std::size_t row = 0;
   for (std::size_t r = 0; r < values.size(); ++r) {
     for (int i = 0; i < s.problem.requests[r].query_len; ++i, ++row) {
-      const oracle::Row exact = exact_row(s.problem, s.problem.requests[r], values[r], {i, 0});
+      const conformance::Row exact = exact_row(s.problem, s.problem.requests[r], values[r], {i, 0});
       for (std::size_t e = 0; e < exact.out.size(); ++e) {
-        const double half_ulp = 0.5000001 * oracle::ulp(DType::kF32, exact.out[e]) + 1e-14;
+        const double half_ulp = 0.5000001 * conformance::ulp(DType::kF32, exact.out[e]) + 1e-14;
         EXPECT_NEAR(result.out[row][e], exact.out[e], half_ulp);
       }
-      EXPECT_NEAR(result.lse[row], exact.lse, 0.5000001 * oracle::ulp(DType::kF32, exact.lse));
+      EXPECT_NEAR(result.lse[row], exact.lse, 0.5000001 * conformance::ulp(DType::kF32, exact.lse));
     }
   }
 }

@@ -12,22 +12,23 @@
 
 #include "backends/cases.h"
 #include "fovea/base/executor.h"
-#include "oracle/paged_run.h"
-#include "oracle/sampler.h"
+#include "paged_run.h"
+#include "rules.h"
+#include "sampler.h"
 
 namespace fovea::testing_cases {
 namespace {
 
-using oracle::PagedRun;
-using oracle::Values;
+using conformance::PagedRun;
+using conformance::Values;
 
 class Invariance : public Cases {
  protected:
   // Prompts longer than any tile, a chunk, decodes; the variants are what backends may treat apart.
-  static std::vector<Sample> samples() {
-    std::vector<Sample> all;
+  static std::vector<Call> samples() {
+    std::vector<Call> all;
     for (const int variant : {0, 1, 2, 3}) {
-      Sample s = small_sample({{70, 70}, {1, 300}, {5, 41}, {1, 1}, {150, 150}});
+      Call s = small_call({{70, 70}, {1, 300}, {5, 41}, {1, 1}, {150, 150}});
       s.block_size = 16;
       s.problem.num_heads = 6;
       s.problem.num_kv_heads = variant == 1 ? 1 : 2;
@@ -42,32 +43,32 @@ class Invariance : public Cases {
     return all;
   }
 
-  std::vector<std::uint32_t> bits(const Sample& s, const std::vector<Values>& values,
+  std::vector<std::uint32_t> bits(const Call& s, const std::vector<Values>& values,
                                   Executor* executor = nullptr) const {
     StepResult result = PagedRun(s, values).run(backend(), executor);
     EXPECT_EQ(result.faults, std::vector<std::string>());
     return result.bits;
   }
-  static std::size_t bits_of(const Sample& s, int num_tokens) {
+  static std::size_t bits_of(const Call& s, int num_tokens) {
     return static_cast<std::size_t>(num_tokens * s.problem.num_heads * (s.problem.head_size_v + 1));
   }
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Invariance, ::testing::ValuesIn(backends()), name_of_backend);
 
 TEST_P(Invariance, a_request_alone_and_among_others) {
-  for (const Sample& s : samples()) {
+  for (const Call& s : samples()) {
     const std::vector<Values> values = draw_values(s.problem, 1);
     const std::vector<std::uint32_t> together = bits(s, values);
     auto begin = together.begin();
     for (std::size_t r = 0; r < values.size(); ++r) {
-      Sample one = s;
+      Call one = s;
       one.problem.requests = {s.problem.requests[r]};
       const std::vector<std::uint32_t> alone = bits(one, {values[r]});
       EXPECT_TRUE(std::equal(alone.begin(), alone.end(), begin)) << "request " << r;
       begin += static_cast<std::ptrdiff_t>(alone.size());
     }
     // In another order.
-    Sample reversed = s;
+    Call reversed = s;
     std::reverse(reversed.problem.requests.begin(), reversed.problem.requests.end());
     const std::vector<std::uint32_t> backwards = bits(reversed, {values.rbegin(), values.rend()});
     const std::size_t last = bits_of(s, s.problem.requests.back().query_len);
@@ -77,8 +78,8 @@ TEST_P(Invariance, a_request_alone_and_among_others) {
 }
 
 TEST_P(Invariance, one_pass_and_chunks) {
-  for (const Sample& s : samples()) {
-    Sample prompt = s;
+  for (const Call& s : samples()) {
+    Call prompt = s;
     prompt.problem.requests = {{150, 150}};
     const std::vector<Values> values = draw_values(prompt.problem, 2);
     const std::vector<std::uint32_t> whole = bits(prompt, values);
@@ -96,19 +97,19 @@ TEST_P(Invariance, one_pass_and_chunks) {
 }
 
 TEST_P(Invariance, block_sizes_and_places) {
-  for (const Sample& s : samples()) {
+  for (const Call& s : samples()) {
     const std::vector<Values> values = draw_values(s.problem, 3);
     const std::vector<std::uint32_t> first = bits(s, values);
     for (const int block_size : {1, 7, 16, 64}) {
       for (const std::uint64_t seed : {1, 2}) {  // of the places of blocks
-        Sample other = s;
+        Call other = s;
         other.block_size = block_size;
         other.seed = seed;
         EXPECT_TRUE(bits(other, values) == first) << "blocks of " << block_size;
       }
     }
     for (const CacheLayout layout : kAllCacheLayouts) {
-      Sample other = s;
+      Call other = s;
       other.layout = layout;
       EXPECT_TRUE(bits(other, values) == first) << name_of(layout);
     }
@@ -117,7 +118,7 @@ TEST_P(Invariance, block_sizes_and_places) {
 
 TEST_P(Invariance, threads) {
   ThreadPool one(1), two(2), five(5);
-  for (const Sample& s : samples()) {
+  for (const Call& s : samples()) {
     const std::vector<Values> values = draw_values(s.problem, 4);
     const std::vector<std::uint32_t> serial = bits(s, values);
     for (Executor* executor : {&one, &two, &five}) {

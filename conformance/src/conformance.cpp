@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fovea/conformance/conformance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "arguments.h"
+#include "fovea/base/error.h"
+#include "fovea/conformance/call_file.h"
+#include "histogram.h"
+#include "relations.h"
+#include "rng.h"
+#include "runner.h"
+#include "sampler.h"
+#include "shrink.h"
+#include "undeclared.h"
+
+namespace fovea::conformance {
+
+namespace {
+using Clock = std::chrono::steady_clock;
+
+bool runs_on(const fovea::Row& row, const Device& device) {
+  return row.devices.type == DeviceType::kCpu && device.id.type == DeviceType::kCpu &&
+         row.devices.min_level <= device.cpu_level;
+}
+
+class Kit {
+ public:
+  Kit(const AttentionBackend& backend, const Device& device, const Options& options)
+      : backend_(backend), device_(device), options_(options), runner_(backend) {
+    report_.backend = backend.name();
+  }
+
+  Report run() {
+    for (const std::string& fault : row_faults(backend_)) fail(fault);
+    if (report_.failed == 0) {
+      choose_rows();
+      ask();
+      sample();
+    }
+    report_.cases = runner_.num_calls();
+    report_.seconds = elapsed();
+    return std::move(report_);
+  }
+
+ private:
+  struct Target {
+    const fovea::Row* row;
+    std::size_t report;
+    std::uint64_t number;  // of the row, for seeds
+  };
+
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  bool is_over() const { return has_enough() || share() >= 1; }
+  bool has_enough() const {
+    return static_cast<int>(report_.failures.size()) >= options_.max_failures;
+  }
+  double share() const {
+    if (options_.seconds > 0) return elapsed() / options_.seconds;
+    return static_cast<double>(runner_.num_calls()) / static_cast<double>(options_.cases);
+  }
+  void tell() const {
+    if (options_.progress)
+      options_.progress({runner_.num_calls(), report_.failed, std::min(share(), 1.0)});
+  }
+
+  void choose_rows() {
+    std::uint64_t number = 0;
+    bool is_known = options_.row.empty(), is_declared = !options_.feature;
+    for (const fovea::Row& row : backend_.rows()) {
+      ++number;
+      const bool has_name = options_.row.empty() || options_.row == row.name;
+      const bool has_feature = !options_.feature || row.features.has(*options_.feature);
+      is_known = is_known || has_name;
+      is_declared = is_declared || (has_name && has_feature);
+      if (!has_name || !has_feature) continue;
+      if (!runs_on(row, device_)) {
+        ++report_.skipped;
+        continue;
+      }
+      targets_.push_back({&row, report_.rows.size(), number});
+      report_.rows.push_back({.row = std::string(row.name),
+                              .cases = 0,
+                              .failed = 0,
+                              .worst_error_ratio = 0,
+                              .histogram = {}});
+    }
+    if (!is_known)
+      throw InputError("row", options_.row, fmt::format("a row of backend {}", backend_.name()));
+    if (!is_declared)
+      throw InputError(
+          "feature", name_of(*options_.feature),
+          fmt::format("a feature that the rows of backend {} declare", backend_.name()));
+  }
+
+  void ask() {
+    const Asked asked = ask_for_undeclared(backend_, device_);
+    report_.refused_as_declared += asked.refused;
+    for (const std::string& wrong : asked.wrong) fail(wrong);
+    const ArgumentsReport arguments = check_arguments(runner_, device_);
+    report_.refused_as_declared += arguments.refused;
+    for (const ArgumentFault& fault : arguments.wrong) {
+      if (has_enough()) break;
+      if (runner_.run(fault.call).text.empty()) {
+        fail(fault.what, &fault.call);
+      } else {
+        fail_shrunk(*fault.row, fault.call, fault.what);
+      }
+    }
+    tell();
+  }
+
+  void sample() {
+    for (std::uint64_t i = 0; !targets_.empty() && !is_over(); ++i) {
+      const Target& target = targets_[i % targets_.size()];
+      sample_one(target, mix(options_.seed * kGolden + target.number) + i / targets_.size());
+      if (i % 16 == 0) tell();
+    }
+  }
+
+  void sample_one(const Target& target, std::uint64_t seed) {
+    const Call call = draw_call(*target.row, seed, options_.feature);
+    RowReport& report = report_.rows[target.report];
+    count(report, *target.row, call);
+    const std::int64_t before = runner_.num_calls();
+    const Outcome outcome = runner_.run(call);
+    report.worst_error_ratio = std::max(report.worst_error_ratio, outcome.worst_ratio);
+    if (!outcome.text.empty()) {
+      ++report.failed;
+      fail_shrunk(*target.row, call, outcome.text);
+    } else if (seed % 3 == 0) {
+      const Relation relation = kAllRelations[mix(seed) % kAllRelations.size()];
+      const Related related = check_relation(relation, call, outcome, *target.row, runner_, seed);
+      report.worst_error_ratio = std::max(report.worst_error_ratio, related.worst_ratio);
+      if (!related.text.empty()) {
+        ++report.failed;
+        fail_related(*target.row, call, relation, related, seed);
+      }
+    }
+    report.cases += runner_.num_calls() - before;
+  }
+
+  void fail_shrunk(const fovea::Row& row, const Call& call, const std::string& text) {
+    const Call small =
+        shrink(call, row, [&](const Call& c) { return !runner_.run(c).text.empty(); });
+    const std::string now = runner_.run(small).text;
+    fail(fmt::format("row {}: {}{}", row.name, now.empty() ? text : now, describe(small)), &small);
+  }
+
+  // A call that is wrong by itself is shrunk as such; a difference, as the pair that shows it.
+  void fail_related(const fovea::Row& row, const Call& call, Relation relation,
+                    const Related& related, std::uint64_t seed) {
+    if (!runner_.run(related.call).text.empty())
+      return fail_shrunk(row, related.call, related.text);
+    const auto differs = [&](const Call& c) {
+      const Outcome first = runner_.run(c);
+      return first.text.empty() &&
+             !check_relation(relation, c, first, row, runner_, seed).text.empty();
+    };
+    const Call small = shrink(call, row, differs, 100);
+    const Related last = check_relation(relation, small, runner_.run(small), row, runner_, seed);
+    fail(fmt::format("row {}: {}{}", row.name, last.text.empty() ? related.text : last.text,
+                     describe(small)),
+         &small);
+  }
+
+  void fail(const std::string& message, const Call* call = nullptr) {
+    ++report_.failed;
+    if (has_enough()) return;
+    Failure failure{.message = message, .file = {}};
+    if (call != nullptr && !options_.save_dir.empty()) {
+      std::filesystem::create_directories(options_.save_dir);
+      failure.file = (std::filesystem::path(options_.save_dir) /
+                      fmt::format("{}_{}.safetensors", backend_.name(), report_.failures.size()))
+                         .string();
+      save_call(*call, failure.file);
+    }
+    report_.failures.push_back(std::move(failure));
+  }
+
+  const AttentionBackend& backend_;
+  const Device& device_;
+  const Options& options_;
+  Runner runner_;
+  Clock::time_point begin_ = Clock::now();
+  std::vector<Target> targets_;
+  Report report_;
+};
+}  // namespace
+
+Report check_conformance(const AttentionBackend& backend, const Device& device,
+                         const Options& options) {
+  if (options.seconds <= 0 && options.cases <= 0)
+    throw InputError("cases", fmt::format("{}", options.cases), "1 or more");
+  if (options.max_failures < 1)
+    throw InputError("max_failures", fmt::format("{}", options.max_failures), "1 or more");
+  return Kit(backend, device, options).run();
+}
+
+}  // namespace fovea::conformance

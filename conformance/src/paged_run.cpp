@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paged_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "fovea/attention/host_batch.h"
+#include "rules.h"
+
+namespace fovea::conformance {
+
+namespace {
+std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+int longest(const std::vector<Request>& requests) {
+  int most = 0;
+  for (const Request& r : requests) most = std::max(most, r.kv_len);
+  return most;
+}
+}  // namespace
+
+LayerSpec layer_spec(const Call& s) {
+  const Case& c = s.problem;
+  return {.name = "layer",
+          .num_heads = c.num_heads,
+          .num_kv_heads = c.num_kv_heads,
+          .head_size = c.head_size,
+          .head_size_v = c.head_size_v,
+          .scale = c.scale,
+          .logits_soft_cap = c.soft_cap,
+          .dtype = c.dtype,
+          .output_dtype = c.out_dtype,
+          .kv_dtype = plain_kv_dtype(c.kv_dtype),
+          .sliding_window = c.window,
+          .non_causal = s.non_causal || !c.causal,
+          .return_lse = s.return_lse,
+          .block_size = {s.block_size * s.kernel_blocks_per_manager_block},
+          .kernel_block_size = {s.block_size},
+          .layout = s.layout};
+}
+
+PagedRun::PagedRun(const Call& call) : PagedRun(call, make_values(call)) {}
+
+PagedRun::PagedRun(const Call& call, std::vector<Values> values)
+    : call_(call), values_(std::move(values)), pool_(call_, values_) {}
+
+void PagedRun::fill_inputs(StepTensors& step) const {
+  const Case& c = call_.problem;
+  const auto set_row = [](HostTensor& t, int token, std::pair<int, int> dims, const double* from) {
+    for (int h = 0; h < dims.first; ++h) {
+      for (int e = 0; e < dims.second; ++e) t.set(token, h, e, from[h * dims.second + e]);
+    }
+  };
+  int token = 0;
+  for (std::size_t r = 0; r < step.requests.size(); ++r) {
+    const Request &whole = c.requests[r], &part = step.requests[r];
+    const int first = part.kv_len - part.query_len;
+    for (int i = 0; i < part.query_len; ++i, ++token) {
+      const auto from = index(first + i - (whole.kv_len - whole.query_len));
+      const auto g = index(c.num_kv_heads);
+      set_row(step.q, token, {c.num_heads, c.head_size},
+              values_[r].q.data() + from * index(c.num_heads) * index(c.head_size));
+      set_row(step.k, token, {c.num_kv_heads, c.head_size},
+              values_[r].new_keys.data() + from * g * index(c.head_size));
+      set_row(step.v, token, {c.num_kv_heads, c.head_size_v},
+              values_[r].new_values.data() + from * g * index(c.head_size_v));
+      const std::int64_t s = pool_.slot(static_cast<int>(r), first + i);
+      std::memcpy(step.slots.data() + token * sizeof(s), &s, sizeof(s));
+    }
+  }  // the slots of padding rows are -1: that is what poison reads as
+  if (call_.poison.has(Poison::kPadding)) return;
+  const std::vector<double> zeros(index(std::max(c.head_size, c.head_size_v)) * index(c.num_heads));
+  for (; token < step.rows; ++token) {
+    set_row(step.q, token, {c.num_heads, c.head_size}, zeros.data());
+    set_row(step.k, token, {c.num_kv_heads, c.head_size}, zeros.data());
+    set_row(step.v, token, {c.num_kv_heads, c.head_size_v}, zeros.data());
+  }
+}
+
+namespace {
+// Bytes of everything that a call may only read.
+std::vector<std::byte> snapshot(std::initializer_list<const Memory*> memories) {
+  std::vector<std::byte> all;
+  for (const Memory* m : memories) all.insert(all.end(), m->bytes().begin(), m->bytes().end());
+  return all;
+}
+}  // namespace
+
+void PagedRun::forward(StepTensors& step, const AttentionBackend& backend, Executor* executor,
+                       const Edit* edit) {
+  const Context context{executor};
+  const AttentionLayer layer(layer_spec(call_), backend, Device::host(), context);
+  const auto num_reqs = static_cast<int>(step.requests.size());
+  const auto builder = backend.make_builder({.key = layer.plan_key(),
+                                             .bounds = {.max_num_reqs = num_reqs + 1,
+                                                        .max_num_tokens = step.rows + 1,
+                                                        .max_model_len = longest(step.requests) + 1,
+                                                        .block_table_width = 0}},
+                                            context);
+  const auto plan = builder->allocate();
+  if (plan == nullptr) throw ContractError("a builder that allocates no plan");
+  std::vector<RequestLengths> lengths;
+  lengths.reserve(step.requests.size());
+  for (const Request& r : step.requests) lengths.push_back({r.query_len, r.kv_len});
+  HostBatch batch(num_reqs);
+  Memory workspace(builder->facts().workspace_bytes);
+  Given given{
+      .batch = batch.set(lengths, call_.problem.causal),
+      .q = step.given(step.q),
+      .k = step.given(step.k),
+      .v = step.given(step.v),
+      .out = step.given(step.out),
+      .cache = pool_.view(),
+      .tables = pool_.tables(num_reqs, step.slots),
+      .lse = step.lse_view,
+      .wants_lse = call_.return_lse,
+      .workspace = {workspace.data(), DType::kU8, {static_cast<std::int64_t>(workspace.size())}}};
+  if (edit != nullptr) (*edit)(given);
+  Stream stream;
+  builder->build(given.batch, {}, *plan, stream);
+  if (plan->key.backend != backend.name())
+    throw ContractError("a plan that names another backend than the one whose builder made it");
+  layer.forward(plan.get(),
+                {.q = given.q,
+                 .k = given.k,
+                 .v = given.v,
+                 .cache = given.cache,
+                 .tables = given.tables,
+                 .out = given.out,
+                 .lse = given.wants_lse ? &given.lse : nullptr,
+                 .workspace = given.workspace},
+                stream);
+  if (!workspace.guards_intact()) step.faults.emplace_back("wrote outside the workspace");
+}
+
+StepResult PagedRun::run(const AttentionBackend& backend, Executor* executor) {
+  return run(backend, executor, call_.problem.requests);
+}
+
+StepResult PagedRun::run(const AttentionBackend& backend, Executor* executor,
+                         const std::vector<Request>& requests) {
+  StepTensors step(call_, requests);
+  fill_inputs(step);
+  if (call_.lazy_memory) {
+    forward(step, backend, executor, nullptr);
+    return collect(step);
+  }
+  return run_guarded(step, backend, executor, nullptr);
+}
+
+StepResult PagedRun::run_edited(const AttentionBackend& backend, Executor* executor,
+                                const Edit& edit) {
+  StepTensors step(call_, call_.problem.requests);
+  fill_inputs(step);
+  return run_guarded(step, backend, executor, &edit);
+}
+
+StepResult PagedRun::run_guarded(StepTensors& step, const AttentionBackend& backend,
+                                 Executor* executor, const Edit* edit) {
+  const auto inputs = [&] {
+    return snapshot(
+        {&step.q.memory(), &step.k.memory(), &step.v.memory(), &step.slots, &pool_.table()});
+  };
+  const std::vector<std::byte> inputs_before = inputs();
+  std::vector<std::byte> pool_expected(pool_.memory().bytes().begin(),
+                                       pool_.memory().bytes().end());
+  std::optional<std::vector<Reason>> refusal;
+  try {
+    forward(step, backend, executor, edit);
+  } catch (const InputError& e) {
+    if (edit == nullptr) throw;
+    refusal = e.reasons();
+  }
+  for (std::size_t r = 0; !refusal && r < step.requests.size(); ++r) {
+    const Request& part = step.requests[r];
+    for (int p = std::max(0, part.kv_len - part.query_len); p < part.kv_len; ++p) {
+      pool_.write_cell(pool_expected.data(), values_, static_cast<int>(r), p);
+    }
+  }
+  if (inputs() != inputs_before) step.faults.emplace_back("wrote into an input");
+  if (!std::equal(pool_expected.begin(), pool_expected.end(), pool_.memory().data())) {
+    step.faults.emplace_back(refusal ? "wrote into the cache before it refused"
+                                     : "the cache is not what it was and the new tokens");
+  }
+  const bool guards = pool_.memory().guards_intact() && pool_.table().guards_intact() &&
+                      step.slots.guards_intact() && step.q.outside_intact() &&
+                      step.k.outside_intact() && step.v.outside_intact();
+  if (!guards) step.faults.emplace_back("wrote beside an input or the cache");
+  if (!refusal) return collect(step);
+  if (!step.out.untouched() || !step.lse.untouched())
+    step.faults.emplace_back("wrote into an output before it refused");
+  StepResult result;
+  result.faults = step.faults;
+  result.refusal = std::move(refusal);
+  return result;
+}
+
+StepResult PagedRun::collect(StepTensors& step) const {
+  const Case& c = call_.problem;
+  StepResult result;
+  result.faults = step.faults;
+  if (!step.out.outside_intact()) result.faults.emplace_back("wrote beside the output");
+  if (!step.lse.outside_intact()) result.faults.emplace_back("wrote beside the LSE");
+  for (int t = 0; t < step.live; ++t) {
+    for (int h = 0; h < c.num_heads; ++h) {
+      std::vector<double>& row = result.out.emplace_back();
+      for (int e = 0; e < c.head_size_v; ++e) {
+        row.push_back(step.out.get(t, h, e));
+        result.bits.push_back(step.out.bits(t, h, e));
+      }
+      if (!call_.return_lse) continue;
+      result.lse.push_back(step.lse_at(t, h));
+      result.bits.push_back(step.lse_bits(t, h));
+    }
+  }
+  check_padding(step, result);
+  return result;
+}
+
+void PagedRun::check_padding(const StepTensors& step, StepResult& result) const {
+  const Case& c = call_.problem;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (int t = step.live; t < step.rows; ++t) {
+    for (int h = 0; h < c.num_heads; ++h) {
+      bool zero = !call_.return_lse || step.lse_at(t, h) == -kInfinity;
+      for (int e = 0; e < c.head_size_v; ++e) zero = zero && step.out.get(t, h, e) == 0;
+      if (!zero) result.faults.emplace_back("a padding row is not empty");
+    }
+  }
+}
+
+}  // namespace fovea::conformance

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "conformance/toy_backend.h"
+#include "fovea/base/error.h"
+#include "fovea/select/registry.h"
+#include "paged_run.h"
+#include "undeclared.h"
+
+namespace fovea::conformance {
+namespace {
+
+void expect_refusals(const AttentionBackend& backend) {
+  const Call call = plain_call(backend.rows()[0]);
+  for (const Corruption& corruption : corruptions()) {
+    PagedRun run(call);
+    const StepResult result = run.run_edited(backend, nullptr, corruption.edit());
+    EXPECT_EQ(result.faults, std::vector<std::string>()) << backend.name() << corruption.what;
+    ASSERT_TRUE(result.refusal) << backend.name() << ": " << corruption.what;
+    EXPECT_TRUE(names(*result.refusal, corruption.argument))
+        << backend.name() << ": " << corruption.what << ": " << to_text(*result.refusal);
+    // The same run goes on as if nothing had been.
+    const StepResult after = run.run(backend, nullptr);
+    EXPECT_EQ(check(run, after), "") << backend.name() << ": " << corruption.what;
+  }
+}
+
+TEST(Corruptions, are_refused_by_every_backend_before_any_write) {
+  const Registry registry = Registry::builtin();
+  for (const AttentionBackend* backend : registry.all()) expect_refusals(*backend);
+  expect_refusals(ToyBackend());
+}
+
+// An edit keeps what it puts in place, so it can be made and used again.
+TEST(Corruptions, can_be_made_more_than_once) {
+  const ToyBackend toy;
+  const Call call = plain_call(toy_row());
+  for (const Corruption& corruption : corruptions()) {
+    const Edit first = corruption.edit(), second = corruption.edit();
+    for (const Edit& edit : {first, second, first}) {
+      PagedRun run(call);
+      EXPECT_TRUE(run.run_edited(toy, nullptr, edit).refusal) << corruption.what;
+    }
+  }
+}
+
+TEST(Corruptions, of_every_input) {
+  std::set<std::string_view> arguments;
+  std::set<std::pair<std::string_view, std::string_view>> all;
+  for (const Corruption& corruption : corruptions()) {
+    arguments.insert(corruption.argument);
+    EXPECT_TRUE(all.emplace(corruption.what, corruption.argument).second) << corruption.what;
+  }
+  EXPECT_GE(all.size(), 80U);
+  for (const char* argument :
+       {"num_reqs", "num_actual_tokens", "max_query_len", "max_seq_len", "query_start_loc",
+        "query_start_loc_cpu", "seq_lens", "q", "k", "v", "out", "cache", "cache.keys",
+        "cache.values", "block_table", "slot_mapping", "lse", "workspace", "metadata"})
+    EXPECT_TRUE(arguments.contains(argument)) << argument;
+}
+
+}  // namespace
+}  // namespace fovea::conformance
