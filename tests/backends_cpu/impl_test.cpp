@@ -125,6 +125,41 @@ TEST_P(CpuImpl, agrees_with_the_definition_in_sixteen_bits) {
     }
 }
 
+// Every level's own way of loading: everything that no request owns is NaN, behind short and long
+// sequences, in blocks of any size; and head sizes that are no multiple of a vector, where the rest
+// of a vector is another head's or NaN.
+TEST_P(CpuImpl, case_B05_M23) {
+  std::vector<Scene> scenes = {
+      {.requests = {{1, 1}, {1, 3}}, .head_size = 64, .head_size_v = 64, .block_size = 128},
+      {.requests = {{1, 32}, {1, 64}, {1, 96}, {1, 48}},
+       .num_heads = 4,
+       .num_kv_heads = 4,
+       .head_size = 64,
+       .head_size_v = 64,
+       .block_size = 128},
+      {.requests = {{2, 5}}, .causal = false},
+      {.requests = {{2, 17}, {1, 65}, {1, 1}}, .causal = false},
+      {.requests = {{1, 257}, {3, 129}}, .window = 60, .block_size = 64}};
+  for (const int size : {1, 2, 3, 5, 7, 9, 15, 17, 24, 31, 33, 40, 65})
+    scenes.push_back({.requests = {{2, 19}, {1, 66}},
+                      .num_heads = 4,
+                      .num_kv_heads = 2,
+                      .head_size = size,
+                      .head_size_v = 66 - size,
+                      .block_size = 5});
+  for (Scene scene : scenes) {
+    for (const DType kv : {DType::kF32, DType::kF16, DType::kBF16}) {
+      for (const bool lse : {true, false}) {
+        scene.kv_dtype = kv;
+        scene.return_lse = lse;
+        const Fixture f(scene);
+        SCOPED_TRACE(std::string(name_of(kv)) + " " + std::to_string(scene.head_size));
+        expect_exact(f, f.forward(GetParam(), nullptr), 3e-6);
+      }
+    }
+  }
+}
+
 Scene split_scene(DType kv, bool lse) {
   return {.requests = {{1, 6000}, {5, 4000}, {40, 1500}, {1, 30}},
           .num_heads = 4,

@@ -70,7 +70,7 @@ void check_loads(const Kernels<Number>& k, int width) {
       ASSERT_EQ(keys[static_cast<std::size_t>(d * kTileKeys + i)], want(i, d)) << i << ' ' << d;
 }
 
-TYPED_TEST(CpuConversions, load_exactly_what_is_stored) {
+TYPED_TEST(CpuConversions, case_B05_M23_load_exactly_what_is_stored) {
   for (const CpuLevel level : runnable_levels())
     for (const int width : {1, 3, 8, 15, 16, 17, 40, 64}) {
       SCOPED_TRACE(std::string(name_of(level)) + " " + std::to_string(width));

@@ -259,7 +259,7 @@ TYPED_TEST(CpuKernels, tanh_is_accurate) {
   }
 }
 
-TYPED_TEST(CpuKernels, folding_with_an_empty_side_keeps_every_bit) {
+TYPED_TEST(CpuKernels, case_A01_folding_with_an_empty_side_keeps_every_bit) {
   for (const CpuLevel level : runnable_levels()) {
     const auto& k = kernels_at<TypeParam>(level);
     Tile<TypeParam> t(7, 8, 20);

@@ -162,6 +162,23 @@ TEST(CpuPlan, partial_states_fit_or_there_is_no_split) {
   for (const Item& item : planned.plan.items) EXPECT_EQ(item.split, -1);
 }
 
+// Far more workers than work, whatever their number: every row has an item, and no item is empty.
+TEST(CpuPlan, case_E07) {
+  const Bounds bounds{.max_num_reqs = 3, .max_num_tokens = 600, .max_model_len = 4096};
+  for (const int workers : {1, 2, 27, 28, 29, 132, 1024}) {
+    for (const auto& requests : std::vector<std::vector<RequestLengths>>{
+             {{1, 4096}}, {{1, 1}}, {{1, 1}, {0, 9}, {1, 4096}}, {{500, 4096}, {1, 1025}}}) {
+      const Planned p = plan_of(key_of(32, 32, 128), requests, workers, bounds);
+      expect_complete(p.plan, requests, 1);
+      EXPECT_GE(p.plan.items.size(), 1U) << workers;
+      for (const Item& item : p.plan.items) {
+        EXPECT_LT(item.row_begin, item.row_end) << workers;
+        EXPECT_LT(item.range_begin, item.range_end) << workers;
+      }
+    }
+  }
+}
+
 TEST(CpuPlan, a_window_needs_only_its_ranges) {
   PlanKey key = key_of(2, 1);
   key.mask = window_mask(1000);

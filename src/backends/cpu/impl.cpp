@@ -14,8 +14,9 @@
 
 namespace fovea::cpu {
 
-Impl::Impl(const LayerSpec& spec, const KernelSet& kernels)
+Impl::Impl(const LayerSpec& spec, const KernelSet& kernels, RunItem* run)
     : kernels_(&kernels),
+      run_(run),
       in_double_(computes_in_double(spec)),
       key_(plan_key("cpu", spec)),
       logits_{.scale = spec.scale, .soft_cap = std::max(spec.logits_soft_cap, 0.0F)} {}
@@ -34,9 +35,9 @@ void Impl::forward(const AttentionMetadata& metadata, const ForwardArgs& args,
       .kernels = *kernels_, .in_double = in_double_, .plan = plan, .args = args, .logits = logits_};
   reset_countdowns(call);
   const int heads = key_.num_kv_heads;
-  const auto work = [&call, heads](int number, int worker) {
+  const auto work = [this, &call, heads](int number, int worker) {
     const int item = call.plan.order[static_cast<std::size_t>(number / heads)];
-    run_item(call, call.plan.items[static_cast<std::size_t>(item)], number % heads, worker);
+    run_(call, call.plan.items[static_cast<std::size_t>(item)], number % heads, worker);
   };
   const int count = static_cast<int>(plan.items.size()) * heads;
   if (plan.executor != nullptr) {

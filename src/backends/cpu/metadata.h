@@ -57,7 +57,7 @@ struct PlanLimits {
   int group_size() const { return key.num_heads / key.num_kv_heads; }
 };
 WorkspaceLayout workspace_layout(const PlanLimits& limits);
-// Numbers of one worker's scratch memory; item.cpp shares them out.
+// Numbers of one worker's scratch memory; item_run.h shares them out.
 std::size_t scratch_numbers(const PlanKey& key);
 
 struct Metadata final : AttentionMetadata {
