@@ -53,6 +53,9 @@ int parse_and_act(int argc, const char* const* argv) {
   add_models(app, action);
   add_backends(app, action);
   add_explain(app, action);
+  add_mask(app, action);
+  add_conformance(app, action);
+  add_replay(app, action);
   check_command(app, argc, argv);
   try {
     app.parse(argc, argv);

@@ -41,6 +41,9 @@ void add_generate(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);
 void add_backends(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
+void add_mask(CLI::App& app, Action& action);
+void add_conformance(CLI::App& app, Action& action);
+void add_replay(CLI::App& app, Action& action);
 
 // The program: parses, runs, turns every exception into one sentence on standard error and an exit
 // code.

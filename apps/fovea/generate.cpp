@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -13,6 +15,8 @@
 #include <vector>
 
 #include "fovea/command.h"
+#include "fovea/conformance/call_file.h"
+#include "fovea/conformance/record.h"
 #include "fovea/engine/engine.h"
 #include "fovea/generate_flags.h"
 #include "fovea/generate_output.h"
@@ -45,6 +49,41 @@ engine::EngineOptions engine_options(const GenerateOptions& options,
   return out;
 }
 
+// Writes the call that the flags name to a file, when it is about to be made.
+class Recording {
+ public:
+  explicit Recording(const GenerateOptions& options) : options_(options) {}
+
+  void watch(engine::EngineOptions& engine) {
+    if (options_.record.empty()) return;
+    engine.on_attention = [this](const engine::AttentionEvent& event) { look_at(event); };
+  }
+  // UsageError if the call never came.
+  void expect_done() const {
+    if (options_.record.empty() || is_done_) return;
+    throw UsageError(fmt::format(
+        "--record: there was no call of layer {} in step {} (the run had {} steps of {} layers)",
+        options_.record_layer, options_.record_step, last_step_ + 1, last_layer_ + 1));
+  }
+
+ private:
+  void look_at(const engine::AttentionEvent& event) {
+    last_step_ = event.step;
+    last_layer_ = std::max(last_layer_, event.layer);
+    if (event.step != options_.record_step || event.layer != options_.record_layer) return;
+    conformance::Call call = conformance::record_call(event.attention, event.batch, event.call);
+    call.num_workers =
+        options_.engine.threads > 0 ? options_.engine.threads : Device::host().num_cores;
+    conformance::save_call(call, options_.record);
+    is_done_ = true;
+  }
+
+  const GenerateOptions& options_;
+  std::int64_t last_step_ = -1;
+  int last_layer_ = -1;
+  bool is_done_ = false;
+};
+
 // All requests at once; their results are printed in their order.
 void run_all(engine::Engine& engine, std::vector<engine::Request> requests, bool json,
              ResultWriter& writer) {
@@ -73,7 +112,10 @@ int generate(const GenerateOptions& options) {
   const std::string path = model_path(options.model);
   const std::vector<Prompt> prompts = prompts_of(options);
   const std::atomic<bool>& interrupted = watch_interrupts();
-  engine::Engine engine = make_engine(path, engine_options(options, interrupted));
+  Recording recording(options);
+  engine::EngineOptions engine_flags = engine_options(options, interrupted);
+  recording.watch(engine_flags);
+  engine::Engine engine = make_engine(path, engine_flags);
   std::vector<engine::Request> requests = requests_of(prompts, options, engine);
   std::vector<Asked> asked;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -87,6 +129,7 @@ int generate(const GenerateOptions& options) {
   if (options.stats && options.json) write_out(stats_json(engine.statistics()).dump() + "\n");
   if (options.stats && !options.json) note(stats_text(engine.statistics()));
   if (!writer.failures().empty()) throw UsageError(writer.failures());
+  recording.expect_done();
   return kDone;
 }
 

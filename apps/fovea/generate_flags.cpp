@@ -102,12 +102,22 @@ void add_engine_flags(CLI::App& app, GenerateOptions& o) {
   add_number(app, "--threads", e.threads, "0: all cores");
 }
 
+void add_record_flags(CLI::App& app, GenerateOptions& o) {
+  CLI::Option* record = app.add_option(
+      "--record", o.record,
+      "Write one call of an attention layer to this file, for `fovea replay` (docs/call_file.md)");
+  add_number(app, "--record-layer", o.record_layer, "Of this layer, counted from 0")->needs(record);
+  add_number(app, "--record-step", o.record_step, "In this step of the engine, counted from 0")
+      ->needs(record);
+}
+
 }  // namespace
 
 void add_generate_flags(CLI::App& app, GenerateOptions& options) {
   add_prompt_flags(app, options);
   add_request_flags(app, options.request);
   add_engine_flags(app, options);
+  add_record_flags(app, options);
   app.add_option("--log", options.log, "Notes on standard error")
       ->check(CLI::IsMember({"error", "info"}))
       ->capture_default_str();

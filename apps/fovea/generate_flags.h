@@ -2,6 +2,7 @@
 // The flags of `fovea generate`.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,9 @@ namespace fovea::app {
 struct GenerateOptions {
   std::string model, prompts_file, weights = "auto", device = "cpu", log = "info";
   std::optional<std::string> prompt, system;
+  std::string record;  // a file; empty: nothing is recorded
+  int record_layer = 0;
+  std::int64_t record_step = 0;
   bool chat = false, no_special = false, stats = false, json = false;
   engine::EngineOptions engine;
   engine::Request request;  // all but the prompt; a line of the file may say otherwise

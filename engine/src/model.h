@@ -43,6 +43,8 @@ struct ModelBatch {
   std::span<const TokenId> tokens;            // [num_tokens]
   std::span<const std::int32_t> positions;    // [num_tokens], in their requests
   std::span<const LayerStep> attention = {};  // one a layer
+  // Called before each layer attends, if there is such a function.
+  std::function<void(std::size_t layer, const LayerCall&)> on_attention = {};
 };
 
 // Weights and activations. Not thread-safe. The file that it was loaded from outlives it.

@@ -86,8 +86,16 @@ void Step::forward() {
   s_.cache->copy(s_.copies);
   for (const std::vector<BlockCopy>& group : s_.copies)
     s_.statistics.kv_blocks_copied += std::ssize(group);
-  s_.cache->plan(cached, s_.batch.set(lengths), s_.layer_steps);
-  s_.model->forward({s_.tokens, s_.positions, s_.layer_steps});
+  const CommonAttentionMetadata& batch = s_.batch.set(lengths);
+  s_.cache->plan(cached, batch, s_.layer_steps);
+  ModelBatch work{s_.tokens, s_.positions, s_.layer_steps};
+  if (s_.options.on_attention) {
+    work.on_attention = [this, &batch](std::size_t layer, const LayerCall& call) {
+      s_.options.on_attention(
+          {s_.statistics.steps, static_cast<int>(layer), s_.model->layers()[layer], batch, call});
+    };
+  }
+  s_.model->forward(work);
 }
 
 // The rows whose logits somebody wants.

@@ -177,7 +177,7 @@ class Transformer final : public Model {
       const BlockNorms& norms = block.norms;
       rms_norm(executor, x, norms.attention, config_.epsilon, normed);
       block.qkv.forward(normed, qkv_.rows(n));
-      attend(i, n, batch.attention[i]);
+      attend(i, n, batch);
       block.attention_output.forward(attended_.rows(n), y);
       if (config_.post_norms) rms_norm(executor, y, norms.post_attention, config_.epsilon, y);
       add(executor, x, y);
@@ -212,8 +212,9 @@ class Transformer final : public Model {
     }
   }
 
-  void attend(std::size_t index, std::int64_t n, const LayerStep& step) {
+  void attend(std::size_t index, std::int64_t n, const ModelBatch& batch) {
     const AttentionLayer& layer = layers_[index];
+    const LayerStep& step = batch.attention[index];
     const std::int64_t size = config_.head_size;
     const int heads = config_.num_heads, kv_heads = config_.num_kv_heads;
     const TensorView from = qkv_.heads(n, size), to = rotated_.heads(n, size);
@@ -229,16 +230,16 @@ class Transformer final : public Model {
     rope(linear_.executor(), table, {.x = from, .rotated_heads = heads + kv_heads, .out = to});
     const TensorView q = to.slice(1, 0, heads), k = to.slice(1, heads, heads + kv_heads);
     const TensorView v = to.slice(1, heads + kv_heads, to.size(1)), out = attended_.rows(n);
+    const LayerCall call{.q = q,
+                         .k = k,
+                         .v = v,
+                         .cache = step.cache,
+                         .tables = step.tables,
+                         .out = out,
+                         .workspace = step.workspace};
+    if (batch.on_attention) batch.on_attention(index, call);
     Stream stream;
-    layer.forward(step.metadata,
-                  {.q = q,
-                   .k = k,
-                   .v = v,
-                   .cache = step.cache,
-                   .tables = step.tables,
-                   .out = out,
-                   .workspace = step.workspace},
-                  stream);
+    layer.forward(step.metadata, call, stream);
   }
 
   const GgufFile& file_;

@@ -161,7 +161,11 @@ TEST(Generate, KnowsItsModel) {
   EXPECT_EQ(model.at("kv_bytes_per_token"), 30 * 2 * 3 * 64 * 2);
   const Ran explain = run_program({"explain", "-m", "smollm2", "--json"});
   EXPECT_EQ(explain.exit_code, kDone) << explain.err;
-  EXPECT_EQ(Json::parse(explain.out).at("layers").at(0).at("num_layers"), 30);
+  const Json explained = Json::parse(explain.out);
+  EXPECT_EQ(explained.at("layers").at(0).at("num_layers"), 30);
+  EXPECT_EQ(explained.at("total").at("num_layers"), 30);
+  EXPECT_EQ(explained.at("total").at("kv_bytes_per_token"), model.at("kv_bytes_per_token"));
+  EXPECT_EQ(explained.at("total").at("pool").at("bytes_per_block"), 16 * 30 * 2 * 3 * 64 * 2);
 }
 
 }  // namespace

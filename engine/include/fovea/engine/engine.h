@@ -25,6 +25,15 @@ enum class WeightType : std::uint8_t {
   kBF16
 };  // kAuto: bf16 where the machine computes in it, else f32
 
+// A call of an attention layer that is about to be made. Views, valid during the callback.
+struct AttentionEvent {
+  std::int64_t step = 0;  // of the engine, from 0
+  int layer = 0;          // of the model, from 0
+  const AttentionLayer& attention;
+  const CommonAttentionMetadata& batch;
+  const LayerCall& call;
+};
+
 struct EngineOptions {
   WeightType weights = WeightType::kAuto;
   std::string kv_dtype = "auto";       // parse_kv_dtype's words; auto: the type of the activations
@@ -37,6 +46,7 @@ struct EngineOptions {
   int threads = 0;                     // 0: all cores that this process may use
   std::int64_t max_model_len = 0;      // 0: the model's own context
   std::function<void(double fraction)> on_load_progress = {};
+  std::function<void(const AttentionEvent&)> on_attention = {};  // to look on, in step()'s thread
 };
 
 // Since the engine was made.
