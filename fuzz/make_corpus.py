@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the inputs that the fuzzers begin with, below fuzz/corpus: small ones that reach every part of each reader."""
 
+import json
 import pathlib
 import struct
 import sys
@@ -96,7 +97,49 @@ def chat_inputs():
         yield name, bytes([flags]) + b" Name \xc3\xa9. \0" + template.encode()
 
 
-TARGETS = {"gguf": gguf_files, "tokenizer": tokenizer_inputs, "prompts": prompt_files, "chat_template": chat_inputs}
+def call_file(call, tensors=(), **metadata):
+    """tensors: (name, type, shape, bytes)."""
+    header, data = {"__metadata__": {"fovea_call": json.dumps({"version": 1, **call}), **metadata}}, b""
+    for name, kind, shape, raw in tensors:
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    raw = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(raw)) + raw + data
+
+
+def call_files():
+    layer = {"num_heads": 2, "num_kv_heads": 1, "head_size": 2, "head_size_v": 1}
+    yield "least", call_file({"layer": layer, "requests": []}, format="pt")
+    yield "fields", call_file({
+        "layer": {**layer, "scale": 0.1, "logits_soft_cap": 2.5, "sliding_window": 3, "dtype": "bf16",
+                  "output_dtype": "f32", "kv_dtype": "f16", "non_causal": True},
+        "requests": [[2, 5], [3, 2]], "causal": False, "steps": [[[1, 4], [2, 1]], [[1, 5], [1, 2]]],
+        "tensors": {"q": {"rule": "normal", "seed": 2 ** 64 - 1}, "k": {"rule": "constant", "value": -0.5},
+                    "v": {"rule": "index"}},
+        "streams": [3, 0], "poison": ["tails", "hidden"],
+        "cache": {"layout": "LBNHC", "form": "sparse_keys", "kernel_block_size": 2,
+                  "kernel_blocks_per_manager_block": 2, "blocks": [[2, 0], [1]], "num_blocks": 3, "seed": 7}})
+    yield "placement", call_file({
+        "layer": layer, "requests": [[1, 1]], "poison": [],
+        "cache": {"layout": "BHLNC", "form": "paged", "num_layers": 2, "layer": 1, "num_blocks": 9,
+                  "block_zero_lives": True},
+        "placement": {"strided": "out", "head_major": True, "flat": False, "padding_rows": 2, "padded_slots": True,
+                      "token_stride": 4, "lazy_memory": True},
+        "outputs": {"lse": False, "lse_base": "2", "lse_layout": "tokens_heads"}, "execution": {"threads": 2}})
+    explicit = {name: {"rule": "explicit"} for name in "qkv"}
+    yield "explicit", call_file(
+        {"layer": layer, "requests": [[1, 2], [0, 1]], "tensors": explicit},
+        [("q.0", "F64", [1, 2, 2], struct.pack("<4d", 0.1, -2, 3, 4)), ("q.1", "F16", [0, 2, 2], b""),
+         ("k.0", "F32", [2, 1, 2], struct.pack("<4f", 1, 2, 3, 4)), ("k.1", "F16", [1, 1, 2], struct.pack("<2e", 1, -2)),
+         ("v.0", "BF16", [2, 1, 1], b"\x80\x3f\x00\xc0"), ("v.1", "F32", [1, 1, 1], struct.pack("<f", 0.5))])
+    yield "refused", call_file({"layer": {**layer, "num_head": 2}, "requests": [[1, 10 ** 12]], "spans": None})
+    for name, more in (("document", {}), ("rules", {"tensors": {"q": {"rule": "index"}, "v": {"value": 1e-3}}}),
+                       ("steps", {"steps": [[[1, 2]], [[2, 4]]], "cache": {"blocks": [[1]], "num_blocks": 2}})):
+        yield name, json.dumps({"version": 1, "layer": layer, "requests": [[3, 4]], **more}).encode()
+
+
+TARGETS = {"gguf": gguf_files, "tokenizer": tokenizer_inputs, "prompts": prompt_files, "chat_template": chat_inputs,
+           "call_file": call_files}
 
 
 def main():

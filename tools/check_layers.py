@@ -20,9 +20,10 @@ MAY_USE = {
     "builtin_backends": {"base", "kv", "attention", "builtin_backends"},
     "umbrella": {"base", "kv", "attention", "select", "parallel"},  # include/fovea/fovea.h
     "engine": {"base", "kv", "attention", "select", "parallel", "umbrella", "engine"},
+    "conformance": {"base", "kv", "attention", "select", "parallel", "umbrella", "conformance"},
 }
 BACKEND_MAY_USE = {"base", "kv", "attention", "cuda"}  # and its own folder, never a sibling
-OUTSIDE = {"base", "kv", "attention", "select", "parallel", "umbrella", "engine"}  # apps/, examples/, bench/, fuzz/
+OUTSIDE = {"base", "kv", "attention", "select", "parallel", "umbrella", "engine", "conformance"}  # apps/, examples/, bench/, fuzz/
 # Folders beyond INCLUDE_FOLDERS whose headers a folder may also include.
 MORE_FOLDERS = {"apps": ("apps",), "fuzz": ("apps", "tests")}  # readers are fuzzed, wherever they are
 # What a backend's kernels/ may include besides headers of that folder: values, no policy.
@@ -31,12 +32,13 @@ KERNEL_HEADERS = {
     "fovea/attention/logits.h", "fovea/attention/partial_state.h",
 }  # fmt: skip
 
-INCLUDE_FOLDERS = ("include", "engine/include", "src", "engine/src")
+INCLUDE_FOLDERS = ("include", "engine/include", "conformance/include", "src", "engine/src", "conformance/src")
 STANDARD = re.compile(r"^[a-z_]+$")  # <vector>, <cstdint>: C++ standard headers have neither slash nor suffix
 SYSTEM = re.compile(r"^((?:sys|linux)/\w+|unistd|fcntl|sched|pthread|immintrin|cpuid|signal|poll)(\.h)$")
 LIBRARIES = {  # beyond the standard and system headers
     "src": re.compile(r"^fmt/"),
     "engine": re.compile(r"^(fmt/|dnnl\.hpp$|oneapi/dnnl/|omp\.h$|pcre2\.h$)"),
+    "conformance": re.compile(r"^(fmt/|nlohmann/)"),
     "apps": re.compile(r"^(fmt/|CLI/|nlohmann/)"),
     "examples": re.compile(r"^$"),
     "bench": re.compile(r"^(fmt/|benchmark/|nlohmann/|CLI/|dnnl\.hpp$|omp\.h$|sys/mman\.h$)"),
@@ -61,8 +63,8 @@ def part_of(path):
         return f"backend:{p[2]}" if len(p) > 3 else "builtin_backends"
     if p[0] == "src":
         return p[1] if len(p) > 2 else "builtin_backends"
-    if p[0] == "engine":
-        return "engine"
+    if p[0] in ("engine", "conformance"):
+        return p[0]
     return p[0] + ":" + (p[1] if p[0] == "apps" and len(p) > 2 else "")
 
 
@@ -86,7 +88,7 @@ def resolve(root, includer, name):
 
 
 def is_public(path):
-    return path.parts[0] == "include" or path.parts[:2] == ("engine", "include")
+    return path.parts[0] == "include" or path.parts[:2] in (("engine", "include"), ("conformance", "include"))
 
 
 def normal(path):
@@ -106,8 +108,9 @@ def check_own_include(path, target):
         return "a public header includes a private one"
     if path.parts[0] not in ("src", "include") and target.parts[0] == "src":
         return "only public headers may be used outside src/"
-    if path.parts[0] in ("apps", "examples", "bench") and target.parts[:2] == ("engine", "src"):
-        return "only the engine's public headers may be used outside engine/"
+    for folder in ("engine", "conformance"):
+        if path.parts[0] in ("apps", "examples", "bench") and target.parts[:2] == (folder, "src"):
+            return f"only the public headers of {folder}/ may be used outside it"
     if target_part not in allowed_parts(part):
         return f"{part.rstrip(':')} may not include {target_part.rstrip(':')}"
     return None
@@ -121,7 +124,7 @@ def check_foreign_include(path, name):
     if name.startswith("fovea/"):
         return "no such file"
     folder = "src" if path.parts[0] == "include" else path.parts[0]
-    if SYSTEM.match(name) and folder in ("src", "engine", "apps"):
+    if SYSTEM.match(name) and folder in ("src", "engine", "conformance", "apps"):
         return None
     if LIBRARIES[folder].match(name):
         return None
@@ -141,7 +144,7 @@ def check_file(root, path):
     bare = repository.without_comments(text)
     for match in DEFINE.finditer(bare):
         yield f"{path}:{bare.count(chr(10), 0, match.start(0)) + 1}: no macros of our own"
-    if path.parts[0] in ("src", "include", "engine"):
+    if path.parts[0] in ("src", "include", "engine", "conformance"):
         for match in FORBIDDEN_CALLS.finditer(bare):
             line = bare.count("\n", 0, match.start(0)) + 1
             yield f"{path}:{line}: library code neither prints, ends the process nor reads the environment: {match.group(0)}"
@@ -158,12 +161,14 @@ def mirrors(path):
         return [f"tests/{p[1]}/{stem}"]
     if p[:2] == ("engine", "src"):
         return [f"tests/engine/{stem}", f"tests/engine_golden/{stem}"]
+    if p[:2] == ("conformance", "src"):
+        return [f"tests/conformance/{stem}"]
     return []
 
 
 def check(root):
     sources = [f for f in repository.files(root, repository.CPP_SUFFIXES)
-               if f.parts[0] in ("include", "src", "engine", "apps", "examples", "bench", "fuzz")]
+               if f.parts[0] in ("include", "src", "engine", "conformance", "apps", "examples", "bench", "fuzz")]
     violations = []
     for path in sources:
         violations += check_file(root, path)

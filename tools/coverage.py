@@ -16,7 +16,7 @@ import pathlib
 import subprocess
 import sys
 
-COUNTED = ("include", "src", "engine", "apps")
+COUNTED = ("include", "src", "engine", "conformance", "apps")
 BATCH = 16  # objects for one call of gcov
 
 

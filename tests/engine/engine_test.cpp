@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "requests.h"
 #include "tiny_model.h"
 
@@ -62,6 +65,84 @@ TEST(Engine, RefusesWhatTheModelCannotServe) {
   options = f32_options();
   options.backend = "gpu_of_dreams";
   EXPECT_NE(refusal(file.path(), options).find("gpu_of_dreams"), std::string::npos);
+}
+
+// A backend that is named serves every layer, or the engine says why not.
+TEST(Engine, case_M13_AnOverrideIsTakenOrRefused) {
+  const TemporaryFile file(TinyModel().fill().bytes());
+  EngineOptions options = f32_options();
+  options.backend = "NOPE";
+  const std::string unknown = refusal(file.path(), options);
+  for (const char* word : {"NOPE", "cpu", "cpu_reference"})
+    EXPECT_NE(unknown.find(word), std::string::npos) << unknown;
+  TinyModel wide{.layers = 3, .heads = 2, .kv_heads = 1, .head_size = 520};
+  wide.gemma = true;  // two kinds of layers
+  const TemporaryFile wide_file(wide.fill().bytes());
+  options.backend = "cpu";
+  const std::string unsuitable = refusal(wide_file.path(), options);
+  for (const char* word : {"cpu: head_size not supported", "520", "512"})
+    EXPECT_NE(unsuitable.find(word), std::string::npos) << unsuitable;
+  for (const bool is_named : {true, false}) {
+    options.backend.reset();
+    if (is_named) options.backend = "cpu_reference";
+    const Engine engine(wide_file.path(), options);
+    const auto backends = engine.statistics().backends;
+    EXPECT_EQ(backends.size(), 2U);
+    for (const auto& [kind, backend] : backends) EXPECT_EQ(backend, "cpu_reference") << kind;
+  }
+}
+
+// The cache type that was asked for, or every backend's reason; the bytes of a token say which.
+TEST(Engine, case_J03_ACacheTypeIsTakenOrRefused) {
+  const TemporaryFile file(TinyModel().fill().bytes());
+  EngineOptions options = f32_options();
+  for (const char* word : {"fp8", "fp8_e5m2", "int8", "int4", "nvfp4"}) {
+    options.kv_dtype = word;
+    const std::string text = refusal(file.path(), options);
+    for (const char* backend : {"cpu: ", "cpu_reference: "})
+      EXPECT_NE(text.find(backend + std::string("kv_cache_dtype not supported: ") +
+                          std::string(name_of(parse_kv_dtype(word, DType::kF32)))),
+                std::string::npos)
+          << text;
+  }
+  const auto bytes = [&](const char* word) {
+    options.kv_dtype = word;
+    return Engine(file.path(), options).statistics().kv_bytes_per_token;
+  };
+  EXPECT_EQ(bytes("auto"), bytes("f32"));
+  EXPECT_EQ(2 * bytes("bf16"), bytes("f32"));
+  EXPECT_EQ(bytes("f16"), bytes("bf16"));
+}
+
+// Prompts that are cached but for their ends, at once and without cutting: as if nothing were.
+TEST(Engine, case_H05_O07_PromptsThatAreCachedButForTheirEnds) {
+  const TemporaryFile file(TinyModel().fill().bytes());
+  test::Tokens prompt(21, 7);
+  for (int i = 0; i < 20; ++i) prompt[static_cast<std::size_t>(i)] = 3 * i;
+  std::vector<std::vector<test::Tokens>> answers;
+  for (const bool prefix_cache : {true, false}) {
+    EngineOptions options = f32_options();
+    options.prefix_cache = prefix_cache;
+    options.kv_blocks = 100;  // for all at once
+    Engine engine(file.path(), options);
+    engine.generate(test::request_of({prompt.begin(), prompt.begin() + 20}, 1));
+    std::vector<RequestId> ids;
+    for (const int length : {21, 21, 17, 20}) {  // 20, 20, 16 and 16 of them are cached
+      for (const TokenId last : {9, 10}) {
+        prompt[static_cast<std::size_t>(length - 1)] = last;
+        ids.push_back(
+            engine.submit(test::request_of({prompt.begin(), prompt.begin() + length}, 5)));
+        prompt[static_cast<std::size_t>(length - 1)] = 3 * (length - 1);
+      }
+    }
+    int steps = 0;
+    while (engine.step()) ASSERT_LT(++steps, 100);
+    answers.emplace_back();
+    for (const RequestId id : ids)
+      answers.back().push_back(engine.take_result(id)->samples[0].tokens);
+    EXPECT_EQ(engine.statistics().prefix_hit_tokens, prefix_cache ? 2 * (20 + 20 + 16 + 16) : 0);
+  }
+  EXPECT_EQ(answers[0], answers[1]);
 }
 
 TEST(Engine, RefusesAVocabularyOfAnotherSize) {

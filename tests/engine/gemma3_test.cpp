@@ -23,6 +23,52 @@ TEST(Gemma3, EqualsPlainLoops) {
   for (const int window : {1, 8, 64}) expect_right(gemma(window).fill(), 2e-5);
 }
 
+// Layers that see everything do so whatever window the others have, also the smallest one.
+TEST(Gemma3, case_F07_FullLayersHaveNoWindow) {
+  for (const int window : {1, 2, 5}) {
+    for (const int pattern : {2, 3}) {
+      TinyModel model = gemma(window, 6);
+      model.pattern = pattern;
+      expect_right(model.fill(), 2e-5);
+      const Loaded loaded(model);
+      const auto layers = loaded.model().layers();
+      ASSERT_EQ(layers.size(), 6U);
+      for (std::size_t i = 0; i < 6; ++i) {
+        const bool is_full = (static_cast<int>(i) + 1) % pattern == 0;
+        EXPECT_EQ(layers[i].spec().sliding_window, is_full ? 0 : window) << i;
+        EXPECT_EQ(layers[i].plan_key().mask.left, is_full ? -1 : window - 1) << i;
+      }
+    }
+  }
+}
+
+// Answers do not depend on what is taken from the cache, where windows of one group have long
+// given back what the other still has.
+TEST(Gemma3, case_N01_ReuseIsAsGoodAsComputing) {
+  for (const int window : {4, 16}) {
+    TinyModel model = gemma(window);
+    model.context = 120;
+    const TemporaryFile file(model.fill().bytes());
+    std::vector<std::vector<Tokens>> answers;
+    std::int64_t reused = 0;
+    for (const bool prefix_cache : {true, false}) {
+      EngineOptions options = test::f32_options();
+      options.prefix_cache = prefix_cache;
+      options.block_size = 2;
+      Engine engine(file.path(), options);
+      answers.emplace_back();
+      for (const int length : {6, 7, 30, 29, 6, 60, 31, 59}) {
+        Request request = test::request_of(some_tokens(length, 9), 6);
+        answers.back().push_back(engine.generate(request).samples[0].tokens);
+        EXPECT_EQ(engine.check_ownership(), std::vector<std::string>());
+      }
+      if (prefix_cache) reused = engine.statistics().prefix_hit_tokens;
+    }
+    EXPECT_EQ(answers[0], answers[1]);
+    EXPECT_GT(reused, 0);
+  }
+}
+
 TEST(Gemma3, WithOneKeyHeadAndWholeHeadsRotated) {
   TinyModel model = gemma(5, 7);
   model.kv_heads = 1;

@@ -75,6 +75,43 @@ TEST(KVCache, GroupsOfOneSizeShareThePages) {
   EXPECT_EQ(blocks.size(), 4U);
 }
 
+// Layers with blocks of 16 and of 64 tokens over one pool: what requests own at the same time are
+// different bytes, whoever had them before.
+TEST(KVCache, case_N09_GroupsOfOtherBlockSizesNeverShareLiveBytes) {
+  std::vector<AttentionLayer> layers;
+  for (const int block_size : {16, 64, 16, 64})
+    layers.push_back(test::tiny_layer(std::to_string(layers.size()), 8, block_size));
+  CacheOptions options = kOptions;
+  options.max_model_len = options.max_batch_tokens = 200;
+  KVCache cache(layers, options, {});
+  ASSERT_EQ(cache.groups().size(), 2U);
+  HostBatch batch(2);
+  std::vector<LayerStep> steps(layers.size());
+  for (const int length : {17, 200, 65, 130}) {
+    std::vector<RequestBlocks> request = request_of(cache);
+    for (RequestBlocks& blocks : request) ASSERT_TRUE(blocks.reserve(length));
+    const std::vector<RequestLengths> lengths = {{length, length}};
+    cache.plan(std::vector<CachedPart>{{request, 0, length}}, batch.set(lengths), steps);
+    std::set<const float*> cells;
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      const LayerStep& step = steps[layer];
+      const int bs = layers[layer].spec().block_size.tokens;
+      const auto* slots = step.tables.slot_mapping.data_as<std::int64_t>();
+      for (int t = 0; t < length; ++t) {
+        for (const TensorView& view : {step.cache.keys, step.cache.values}) {
+          const std::int64_t tokens = view.size(1);
+          const float* cell = view.data_as<float>() + slots[t] / tokens * view.stride(0) +
+                              slots[t] % tokens * view.stride(1);
+          for (int i = 0; i < 2 * 8; ++i)
+            ASSERT_TRUE(cells.insert(cell + i / 8 * view.stride(2) + i % 8).second)
+                << "layer " << layer << " in blocks of " << bs << ", token " << t;
+        }
+      }
+    }
+    EXPECT_EQ(std::ssize(cells), std::ssize(layers) * length * 2 * 2 * 8);
+  }
+}
+
 TEST(KVCache, HasRoomForTheLongestRequestUnlessToldOtherwise) {
   EXPECT_EQ(KVCache(test::tiny_layers({8}), kOptions, {}).num_blocks(), 3);
   EXPECT_EQ(KVCache(test::tiny_layers({8, 16}), kOptions, {}).num_blocks(), 6);  // in each group

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "cache_fixture.h"
 
@@ -206,6 +210,78 @@ TEST_F(WithAWindow, BlocksBehindItAreGivenBackAndStillFound) {
   second.clear();
   third.clear();
   EXPECT_EQ(cache_.num_used(), 0);
+}
+
+// Windows of 4 and 16 tokens over blocks of 2.
+class WithTwoWindows : public testing::Test {
+ protected:
+  static std::vector<AttentionLayer> layers() {
+    std::vector<AttentionLayer> layers;
+    for (const int window : {4, 16})
+      layers.push_back(test::tiny_layer(std::to_string(window), 8, 2, window));
+    return layers;
+  }
+  KVCache cache_{layers(),
+                 {.num_blocks = 60, .max_num_reqs = 2, .max_batch_tokens = 16, .max_model_len = 60},
+                 {}};
+  BlockCopies copies_ = BlockCopies(2);
+
+  // Leading blocks of a group that have been given back.
+  static std::ptrdiff_t holes(const SequenceCache& sequence, std::size_t group) {
+    return std::ranges::count(sequence.blocks()[group].blocks(), 0);
+  }
+};
+
+// A prefix is taken only as far as each window still has its own last tokens.
+TEST_F(WithTwoWindows, case_N01_APrefixIsOnlyAsLongAsEveryWindowHasIt) {
+  SequenceCache first(cache_, "");
+  const Tokens all = tokens_from(0, 30);
+  ASSERT_TRUE(first.prepare(6, copies_));
+  first.commit(std::span(all).first(6));
+  SequenceCache second(cache_, "");
+  const CommonHit early = second.look_up(std::span(all).first(7));
+  EXPECT_EQ(early.num_tokens, 6);
+  EXPECT_EQ(std::ranges::count(early.blocks[0], 0), 1);  // positions 3 to 5 are seen again
+  EXPECT_EQ(std::ranges::count(early.blocks[1], 0), 0);
+  second.adopt(early);
+  EXPECT_EQ(second.num_computed(), 6);
+  second.clear();
+  for (int end = 7; end <= 30; ++end) {
+    ASSERT_TRUE(first.prepare(end, copies_));
+    first.commit(std::span(all).first(static_cast<std::size_t>(end)));
+  }
+  // The small window has let go of the first six tokens. While nobody takes their blocks, they can
+  // be found; once others have written to them, they cannot.
+  EXPECT_EQ(holes(first, 0), 13);
+  EXPECT_EQ(holes(first, 1), 7);
+  EXPECT_EQ(second.look_up(std::span(all).first(7)).num_tokens, 6);
+  const Tokens other = tokens_from(100, 60);
+  SequenceCache third(cache_, "");
+  for (int end = 10; end <= 60; end += 10) {
+    ASSERT_TRUE(third.prepare(end, copies_));
+    third.commit(std::span(other).first(static_cast<std::size_t>(end)));
+  }
+  SequenceCache fourth(cache_, "");
+  EXPECT_EQ(fourth.look_up(std::span(all).first(7)).num_tokens, 0);
+  EXPECT_EQ(fourth.look_up(tokens_from(0, 31)).num_tokens, 30);  // what both still have
+}
+
+// Ten tokens, of which three are guesses in flight: what they alone could free stays, and when all
+// three are wrong, everything that the next token sees is still there.
+TEST_F(WithTwoWindows, case_N03_GuessesFreeNothing) {
+  SequenceCache sequence(cache_, "");
+  ASSERT_TRUE(sequence.prepare(10, copies_));
+  EXPECT_EQ(holes(sequence, 0), 0);
+  sequence.commit(tokens_from(0, 7));  // position 7 sees from 4 on
+  sequence.trim();
+  EXPECT_EQ(holes(sequence, 0), 2);
+  EXPECT_EQ(sequence.blocks()[0].capacity_tokens(), 8);
+  EXPECT_EQ(holes(sequence, 1), 0);
+  ASSERT_TRUE(sequence.prepare(10, copies_));
+  EXPECT_EQ(holes(sequence, 0), 2);
+  for (const std::size_t block : {2U, 3U, 4U}) EXPECT_GT(sequence.blocks()[0].blocks()[block], 0);
+  sequence.commit(tokens_from(0, 10));
+  EXPECT_EQ(holes(sequence, 0), 3);
 }
 
 class WithoutPrefixCache : public SequenceCaches {

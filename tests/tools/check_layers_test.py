@@ -99,7 +99,7 @@ class CheckLayers(TreeTest):
 
     def test_apps_use_the_engine_s_public_headers_only(self):
         self.write("engine/src/gemm.h", "")
-        self.expect_include("apps/fovea/command.h", '"../../engine/src/gemm.h"', "engine's public headers")
+        self.expect_include("apps/fovea/command.h", '"../../engine/src/gemm.h"', "public headers of engine")
 
     def test_library_does_not_use_the_engine(self):
         self.expect_include("src/attention/layer.h", '"fovea/engine/engine.h"', "may not include engine")
