@@ -140,6 +140,7 @@ everything() {
 }
 
 stage "packages" scripts/setup.sh
+stage "python packages" scripts/python_packages.sh
 stage "model: smollm2" scripts/fetch_model.sh smollm2
 stage "model: gemma3-270m" scripts/fetch_model.sh gemma3-270m
 case $extent in

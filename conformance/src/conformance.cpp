@@ -145,8 +145,13 @@ class Kit {
   }
 
   void fail_shrunk(const fovea::Row& row, const Call& call, const std::string& text) {
-    const Call small =
-        shrink(call, row, [&](const Call& c) { return !runner_.run(c).text.empty(); });
+    // Plain numbers leave little more than an ulp; what is only that must not pass for the mistake.
+    constexpr double kFar = 16;
+    const double least = std::min(runner_.run(call).worst_ratio, kFar);
+    const Call small = shrink(call, row, [&](const Call& c) {
+      const Outcome outcome = runner_.run(c);
+      return !outcome.text.empty() && outcome.worst_ratio >= least;
+    });
     const std::string now = runner_.run(small).text;
     fail(fmt::format("row {}: {}{}", row.name, now.empty() ? text : now, describe(small)), &small);
   }

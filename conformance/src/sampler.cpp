@@ -188,6 +188,7 @@ void draw_placement(Rng& rng, const fovea::Row& row, Call& s) {
 void make_giant(Call& s) {
   constexpr std::int64_t kElements = std::int64_t{1} << 32;
   const Case& c = s.problem;
+  if (c.requests.empty()) return;
   const int tokens = s.block_size * s.kernel_blocks_per_manager_block;
   const std::int64_t block = std::int64_t{tokens} * c.num_kv_heads * (c.head_size + c.head_size_v);
   const std::int64_t num_blocks = kElements / block;
