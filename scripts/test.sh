@@ -88,9 +88,10 @@ tests() {  # NAME PRESET [ctest arguments]
     --test-output-size-passed 16384 "$@"
 }
 
+slow_golden='/cpu_reference_.*_long'  # long prompts through the slow backend: half a minute of each core
 not_sanitized='^(golden|long|no_sanitizer)$' not_built='(golden|long)_NOT_BUILT'
-sanitized=(example_one_layer example_serving)  # what those tests need
-for folder in base kv attention select conformance backends backends_cpu allocation engine apps; do
+sanitized=(example_one_layer example_serving example_own_backend example_broken_backend)  # what those tests need
+for folder in base kv attention select conformance backends backends_cpu faults allocation engine apps; do
   sanitized+=("fovea_tests_$folder")
 done
 
@@ -99,16 +100,17 @@ long_sanitized=(engine_golden apps_golden conformance_long)
 everything_short() {
   stage "ci: build" build ci
   stage "ci: compile times" python3 tools/check_compile_times.py build/ci
-  tests "ci: tests" ci --label-exclude '^long$'
+  tests "ci: tests" ci --label-exclude '^long$' --exclude-regex "$slow_golden"
   stage "dev: build" build dev --target "${sanitized[@]}"
   tests "dev: tests" dev --label-exclude "$not_sanitized" --exclude-regex "$not_built"
   stage "fuzz" scripts/fuzz.sh 60
-  stage "tidy: changed sources" scripts/tidy.sh --changed --minutes 3
+  stage "tidy: changed sources" scripts/tidy.sh --changed --minutes 2
 }
 
 everything_long() {
   everything_short
   tests "ci: long tests" ci --label-regex '^long$'
+  tests "ci: slow backend" ci --label-regex '^golden$' --tests-regex "$slow_golden"
   stage "dev: build of what is long" build dev --target "${long_sanitized[@]/#/fovea_tests_}"
   # The slow backend, long prompts and many at once take an hour there.
   tests "dev: real model" dev --label-regex '^golden$' --exclude-regex 'cpu_reference|_long|GoldenServing'

@@ -13,7 +13,7 @@
 
 namespace fovea::engine {
 
-struct LayerKind {
+struct LayerConfig {
   int sliding_window = 0;  // tokens that a query sees, itself included; 0: all
   std::size_t rope = 0;    // index in TransformerConfig::ropes
 };
@@ -30,7 +30,7 @@ struct TransformerConfig {
   bool rope_factors = false;  // rope_freqs.weight, if it is there, divides the first rope's
                               // frequencies
   std::vector<RopeParams> ropes = {};
-  std::vector<LayerKind> layers = {};
+  std::vector<LayerConfig> layers = {};
 
   std::int64_t query_width() const { return std::int64_t{num_heads} * head_size; }
   std::int64_t kv_width() const { return std::int64_t{num_kv_heads} * head_size; }

@@ -4,6 +4,7 @@
 
   make_call.py normal SEED TENSOR INDEX COUNT   numbers, one a line
   make_call.py write FILE                       a call with numbers of each type, in plain Python
+  make_call.py spell_out FROM TO                the call of a file with every number of its rules written out
   make_call.py read FILE                        the document and each number, with the packages safetensors and numpy
 """
 
@@ -71,6 +72,31 @@ def write(path):
         out.write(safetensors({"fovea_call": json.dumps(call), "made_by": "make_call.py"}, tensors))
 
 
+def spell_out(source, target):
+    with open(source, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        call = json.loads(json.loads(file.read(size))["__metadata__"]["fovea_call"])
+    layer, streams = call["layer"], call.get("streams") or range(len(call["requests"]))
+    size_v = layer.get("head_size_v", layer["head_size"])
+    kv_heads = layer.get("num_kv_heads", layer["num_heads"])
+    tensors = []
+    for r, (query_len, kv_len) in enumerate(call["requests"]):
+        shapes = ([query_len, layer["num_heads"], layer["head_size"]], [kv_len, kv_heads, layer["head_size"]],
+                  [kv_len, kv_heads, size_v])
+        for number, (name, shape) in enumerate(zip("qkv", shapes)):
+            rule = call["tensors"][name]
+            make = {
+                "normal": lambda i, t=3 * streams[r] + number, rule=rule: normal(rule["seed"], t, i),
+                "constant": lambda i, rule=rule: rule["value"],
+                "index": lambda i, row=shape[1] * shape[2]: i // row,
+            }[rule["rule"]]
+            count = shape[0] * shape[1] * shape[2]
+            tensors.append((f"{name}.{r}", "F64", shape, [make(i) for i in range(count)]))
+    call["tensors"] = {name: {"rule": "explicit"} for name in "qkv"}
+    with open(target, "wb") as out:
+        out.write(safetensors({"fovea_call": json.dumps(call)}, tensors))
+
+
 def read(path):
     import numpy
     from safetensors import deserialize, safe_open
@@ -93,6 +119,8 @@ def main(arguments):
             print(normal(seed, tensor, index + i).hex())
     elif len(arguments) == 2 and arguments[0] == "write":
         write(arguments[1])
+    elif len(arguments) == 3 and arguments[0] == "spell_out":
+        spell_out(*arguments[1:])
     elif len(arguments) == 2 and arguments[0] == "read":
         read(arguments[1])
     else:
