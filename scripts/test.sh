@@ -89,9 +89,9 @@ tests() {  # NAME PRESET [ctest arguments]
 }
 
 slow_golden='/cpu_reference_.*_long'  # long prompts through the slow backend: half a minute of each core
-not_sanitized='^(golden|long|no_sanitizer)$' not_built='(golden|long)_NOT_BUILT'
+not_sanitized='^(golden|long|no_sanitizer)$' not_built='(golden|long|faults)_NOT_BUILT'
 sanitized=(example_one_layer example_serving example_own_backend example_broken_backend)  # what those tests need
-for folder in base kv attention select conformance backends backends_cpu faults allocation engine apps; do
+for folder in base kv attention select conformance backends backends_cpu allocation engine apps; do
   sanitized+=("fovea_tests_$folder")
 done
 
