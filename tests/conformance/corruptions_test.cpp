@@ -38,6 +38,13 @@ TEST(Corruptions, are_refused_by_every_backend_before_any_write) {
   expect_refusals(ToyBackend());
 }
 
+// Of a single element every stride is right, so gaps need another one.
+TEST(Corruptions, of_heads_with_one_element) {
+  fovea::Row row = toy_row();
+  row.head_sizes = row.head_sizes_v = {{1, 1, 1}};
+  expect_refusals(ToyBackend(Fault::kNone, {row}));
+}
+
 // An edit keeps what it puts in place, so it can be made and used again.
 TEST(Corruptions, can_be_made_more_than_once) {
   const ToyBackend toy;

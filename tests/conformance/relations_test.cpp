@@ -92,6 +92,23 @@ TEST(Relations, all_have_names) {
   EXPECT_EQ(names.size(), 7U);
 }
 
+// Places change in both ways: other blocks, and block 0 is somebody's or nobody's.
+TEST(Relations, other_places) {
+  const Call call = toy_call({{1, 9}, {2, 7}});
+  int found = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const ToyBackend toy(Fault::kSeesPlaces);
+    Runner runner(toy);
+    const Related related =
+        check_relation(Relation::kPlaces, call, runner.run(call), toy_row(), runner, seed);
+    if (related.text.empty()) continue;
+    ++found;
+    EXPECT_NE(related.call.seed, call.seed);
+    EXPECT_NE(related.call.block_zero_lives, call.block_zero_lives);
+  }
+  EXPECT_GT(found, 3);
+}
+
 // A relative must be right by itself, whatever its bits are: here it is the one with a window.
 TEST(Relations, a_relative_that_is_wrong) {
   const ToyBackend toy(Fault::kIgnoresWindow);

@@ -142,6 +142,21 @@ TEST(ReplayAgainst, one_that_is_wrong) {
   EXPECT_EQ(replay(call, wrong, wrong).status, Status::kMatch);
 }
 
+// Either side may be as far from the exact numbers as the bound allows: one ulp of 2.5 each.
+TEST(ReplayAgainst, the_bound_is_that_of_both) {
+  Call call = toy_call({{1, 4}});
+  call.q = Constant{0};
+  call.v = Index{};
+  call.problem.window = 2;
+  call.poison = {};
+  call.return_lse = false;
+  const Verdict v = replay(call, ToyBackend(Fault::kIgnoresWindow), ToyBackend());
+  ASSERT_EQ(v.outputs.size(), 1U);
+  EXPECT_EQ(v.outputs[0].max_abs_error, 1);
+  EXPECT_EQ(v.outputs[0].bound, std::ldexp(1, -21));
+  EXPECT_EQ(v.outputs[0].error_ratio, std::ldexp(1, 21));
+}
+
 TEST(ReplayAgainst, refusals_of_either) {
   const Call call = call_of_two_requests();
   EXPECT_EQ(replay(call, ToyBackend(Fault::kRefuses), ToyBackend()).status, Status::kRefused);
