@@ -4,8 +4,8 @@
 # last line, what passed, failed and was skipped over all of them. --long adds what takes long to test but nothing new to
 # build; --full runs all that in a bare Debian root, after scripts/demo.sh, and here what needs builds of its own.
 #
-# ctest labels: `golden` needs the real model, `long` takes minutes and runs with --full only, `no_sanitizer` makes no
-# sense under a sanitizer. Sanitized builds leave all three out.
+# ctest labels: `golden` needs the real model, `long` takes minutes and runs with --long and --full, `no_sanitizer` makes
+# no sense under a sanitizer. Sanitized builds leave all three out, but for a part of the first two with --long.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 

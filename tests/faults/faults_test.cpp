@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <fstream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -56,6 +57,22 @@ TEST(FaultTable, has_each_fault_once) {
     EXPECT_FALSE(f.stands_for.empty() || f.text.empty()) << f.name;
   }
   EXPECT_EQ(number, static_cast<int>(Fault::kQueriesWritten));
+}
+
+// Rows may have more columns than these.
+TEST(FaultTable, is_the_one_of_the_page) {
+  std::ifstream page(FOVEA_TEST_DATA "/../../docs/faults.md");
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("| `")) rows.push_back(line);
+  }
+  ASSERT_EQ(rows.size(), all_faults().size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const FaultInfo& f = all_faults()[i];
+    const std::string row = "| `" + std::string(f.name) + "` | " + std::string(f.stands_for) +
+                            " | " + std::string(f.text) + " |";
+    EXPECT_TRUE(rows[i].starts_with(row)) << rows[i] << "\nshould start with\n" << row;
+  }
 }
 
 TEST(FaultyCpu, looks_like_cpu) {
