@@ -20,6 +20,7 @@
 #include "sampler.h"
 #include "shrink.h"
 #include "undeclared.h"
+#include "unproved.h"
 
 namespace fovea::conformance {
 
@@ -86,6 +87,7 @@ class Kit {
         continue;
       }
       targets_.push_back({&row, report_.rows.size(), number});
+      expect_proof(row);
       report_.rows.push_back({.row = std::string(row.name),
                               .cases = 0,
                               .failed = 0,
@@ -99,6 +101,13 @@ class Kit {
           "feature", name_of(*options_.feature),
           fmt::format("a feature that the rows of backend {} declare", backend_.name()));
     if (targets_.empty()) fail("nothing was checked: this machine runs none of the rows");
+  }
+
+  void expect_proof(const fovea::Row& row) {
+    const std::vector<std::string> values = unproved(row);
+    if (!values.empty())
+      fail(fmt::format("row {} declares what no call can ask for, so that nothing proves it: {}",
+                       row.name, fmt::join(values, ", ")));
   }
 
   void ask() {

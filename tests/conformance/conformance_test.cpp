@@ -199,6 +199,17 @@ TEST(Conformance, a_backend_without_a_row_for_this_machine_is_a_failure) {
   EXPECT_EQ(report.skipped, 1);
 }
 
+TEST(Conformance, what_the_kit_cannot_try_is_a_failure) {
+  fovea::Row row = toy_row();
+  row.features.insert(Feature::kSinks);
+  row.features.insert(Feature::kAlibi);
+  const Report report = check_toy(ToyBackend(Fault::kNone, {row}), {.cases = 150});
+  EXPECT_EQ(messages(report),
+            "row toy declares what no call can ask for, so that nothing proves it: "
+            "feature sinks, feature alibi\n");
+  EXPECT_GT(report.rows.at(0).cases, 100);
+}
+
 // What else must be run is not taken from the calls that were asked for.
 TEST(Conformance, every_row_gets_a_call) {
   fovea::Row first = toy_row(), second = toy_row();
