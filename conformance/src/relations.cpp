@@ -87,6 +87,8 @@ class Check {
  private:
   void run() {
     switch (relation_) {
+      case Relation::kNone:
+        return;
       case Relation::kTwice:
         return expect_equal(call_);
       case Relation::kPlaces: {
@@ -194,6 +196,8 @@ class Check {
 
 std::string_view name_of(Relation r) {
   switch (r) {
+    case Relation::kNone:
+      return "none";
     case Relation::kTwice:
       return "the same call twice";
     case Relation::kPlaces:
