@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same backend with one mistake: a query sees one key too many. Finds it, makes the call that
-// shows it small, writes it to a file and reads it back: wrong here, right in `cpu`.
+// The same backend with one mistake: it divides by sqrt(head_size), whatever scale it was given.
+// Finds that, makes the call that shows it small, writes it to a file and reads it back: wrong
+// here, right in `cpu`.
+#include <cmath>
 #include <cstdio>
+#include <memory>
 
 #include "fovea/conformance/call_file.h"
 #include "fovea/conformance/conformance.h"
@@ -10,8 +13,19 @@
 
 using fovea::conformance::Verdict;
 
+namespace {
+struct Broken final : own::Backend {
+  std::unique_ptr<fovea::AttentionImpl> make_impl(const fovea::LayerSpec& spec,
+                                                  const fovea::Context& context) const override {
+    fovea::LayerSpec mistaken = spec;
+    mistaken.scale = 1 / std::sqrt(static_cast<float>(spec.head_size));
+    return own::Backend::make_impl(mistaken, context);
+  }
+};
+}  // namespace
+
 int main(int argc, char** argv) {
-  const own::Backend broken(1);
+  const Broken broken;
   const auto report = fovea::conformance::check_conformance(
       broken, fovea::Device::host(),
       {.save_dir = argc > 1 ? argv[1] : "failures", .max_failures = 1});

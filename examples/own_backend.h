@@ -2,7 +2,12 @@
 // A backend of your own: rows, a builder, an impl. Plain f32 caches, causally, on one thread.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <vector>
 
 #include "fovea/fovea.h"
 
@@ -11,9 +16,10 @@ using namespace fovea;
 struct Plan final : AttentionMetadata {
   std::vector<int> starts, lengths;
 };
-
 struct Builder final : AttentionMetadataBuilder {
-  explicit Builder(const BuilderOptions& o) : key(o.key), bounds(o.bounds) {
+  Builder(const BuilderOptions& o, const Rows& rows, const Context& context)
+      : key(o.key), bounds(o.bounds) {
+    check_builder(o, rows, context);
     facts_.workspace_bytes = static_cast<std::size_t>(bounds.max_model_len) * sizeof(double);
   }
   std::unique_ptr<AttentionMetadata> allocate() const override {
@@ -26,11 +32,9 @@ struct Builder final : AttentionMetadataBuilder {
   }
   void build(const CommonAttentionMetadata& batch, const BuildOptions&, AttentionMetadata& out,
              Stream&) const override {
-    auto& plan = metadata_cast<Plan>(out);
+    check_batch(batch, bounds);  // before anything of it is read
     const int* lengths = batch.seq_lens.data_as<int>();
-    check(batch);  // everything that the host can see to be wrong
-    if (batch.num_reqs > bounds.max_num_reqs || batch.max_seq_len > bounds.max_model_len)
-      throw InputError("max_seq_len", "a larger batch", "one within the builder's bounds");
+    auto& plan = metadata_cast<Plan>(out);
     plan.starts.assign(batch.query_start_loc_cpu.begin(), batch.query_start_loc_cpu.end());
     plan.lengths.assign(lengths, lengths + batch.num_reqs);
     plan.seq_lens_cpu = plan.lengths;
@@ -43,13 +47,12 @@ struct Builder final : AttentionMetadataBuilder {
 };
 
 struct Impl final : AttentionImpl {
-  Impl(const LayerSpec& s, int extra) : spec(s), extra_keys(extra) {}
+  explicit Impl(const LayerSpec& s) : spec(s) {}
   void forward(const AttentionMetadata& metadata, const ForwardArgs& a, Stream&) const override {
     const auto& plan = metadata_cast<Plan>(metadata);
     for (std::size_t r = 0; r < plan.lengths.size(); ++r) {
       for (int t = plan.starts[r]; t < plan.starts[r + 1]; ++t) {
-        const int position = plan.lengths[r] - plan.starts[r + 1] + t;
-        const int end = std::clamp(position + 1 + extra_keys, 0, plan.lengths[r]);
+        const int end = std::max(plan.lengths[r] - plan.starts[r + 1] + t + 1, 0);
         for (int h = 0; h < spec.num_heads; ++h) attend(a, static_cast<int>(r), t, h, end);
       }
     }
@@ -59,7 +62,7 @@ struct Impl final : AttentionImpl {
     const auto cell = [&](const TensorView& cache, int key) {
       const int size = a.cache.block_size.tokens, kv_head = h * spec.num_kv_heads / spec.num_heads;
       const TensorView& ids = a.tables.block_table;
-      const std::int64_t block = ids.data_as<int>()[r * ids.stride(0) + key / size * ids.stride(1)];
+      const int block = ids.data_as<int>()[r * ids.stride(0) + key / size * ids.stride(1)];
       return cache.data_as<float>() + block * cache.stride(0) + key % size * cache.stride(1) +
              kv_head * cache.stride(2);
     };
@@ -80,21 +83,18 @@ struct Impl final : AttentionImpl {
     }
   }
   LayerSpec spec;
-  int extra_keys;
 };
 
-struct Backend final : AttentionBackend {
-  explicit Backend(int extra = 0) : extra_keys(extra) {}  // 0, unless it is to be wrong
+struct Backend : AttentionBackend {
   std::string_view name() const override { return "own"; }
   const Rows& rows() const override { return all_rows; }
   std::unique_ptr<AttentionMetadataBuilder> make_builder(const BuilderOptions& o,
-                                                         const Context&) const override {
-    return std::make_unique<Builder>(o);
+                                                         const Context& context) const override {
+    return std::make_unique<Builder>(o, all_rows, context);
   }
   std::unique_ptr<AttentionImpl> make_impl(const LayerSpec& spec, const Context&) const override {
-    return std::make_unique<Impl>(spec, extra_keys);
+    return std::make_unique<Impl>(spec);
   }
   Rows all_rows = {{.name = "plain", .dtypes = {DType::kF32}, .kv_dtypes = {KVDType::kF32}}};
-  int extra_keys;
 };
 }  // namespace own

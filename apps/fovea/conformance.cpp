@@ -6,11 +6,16 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "fovea/base/error.h"
 #include "fovea/command.h"
 #include "fovea/interrupt.h"
 #include "fovea/number_json.h"
@@ -119,11 +124,39 @@ class Bar {
   const std::atomic<bool>& interrupted_ = watch_interrupts();
 };
 
+bool is_asked_for(const AttentionBackend& backend, const conformance::Options& kit) {
+  return std::ranges::any_of(backend.rows(), [&](const Row& row) {
+    return (kit.row.empty() || row.name == kit.row) &&
+           (!kit.feature || row.features.has(*kit.feature));
+  });
+}
+
+// Of several backends, those that have the row and the feature. One that was named refuses itself
+// what it has not.
+std::vector<const AttentionBackend*> chosen_backends(const Registry& registry,
+                                                     const ConformanceOptions& o) {
+  if (!o.backend.empty()) return {&registry.find(o.backend)};
+  std::vector<const AttentionBackend*> chosen;
+  for (const AttentionBackend* backend : registry.all()) {
+    if (is_asked_for(*backend, o.kit)) chosen.push_back(backend);
+  }
+  if (!chosen.empty()) return chosen;
+  std::string rows;
+  for (const AttentionBackend* backend : registry.all()) {
+    for (const Row& row : backend->rows())
+      rows += fmt::format("{}{} of {}", rows.empty() ? "" : ", ", row.name, backend->name());
+  }
+  if (!o.kit.feature) throw InputError("row", o.kit.row, "one of " + rows);
+  throw InputError("feature", o.feature,
+                   o.kit.row.empty()
+                       ? "a feature of one of the rows " + rows
+                       : fmt::format("a feature of row {}; rows: {}", o.kit.row, rows));
+}
+
 int check(ConformanceOptions o) {
   const Registry registry = Registry::builtin();
-  std::vector<const AttentionBackend*> chosen(registry.all().begin(), registry.all().end());
-  if (!o.backend.empty()) chosen = {&registry.find(o.backend)};
   if (!o.feature.empty()) o.kit.feature = feature_of(o.feature);
+  const std::vector<const AttentionBackend*> chosen = chosen_backends(registry, o);
   const Device device = Device::host();
   conformance::Report all;
   for (const AttentionBackend* backend : chosen) {
@@ -147,7 +180,8 @@ void add_conformance(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("conformance",
                                    "Whether backends compute what their rows declare, and refuse "
                                    "the rest by name");
-  c->add_option("--backend", o->backend, "This backend alone; all of them if not given");
+  c->add_option("--backend", o->backend,
+                "This backend alone; if not given, all that have the row and the feature");
   auto* cases = c->add_option("--cases", o->kit.cases, "Calls for each backend")
                     ->check(CLI::PositiveNumber)
                     ->capture_default_str();

@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "fovea/command.h"
+#include "fovea/json_text.h"
 
 namespace fovea::app {
 namespace {
@@ -59,14 +60,6 @@ constexpr std::array kFields = {
     Field{"kv-len", &LayerFlags::kv_len, R"(a length, like 4096 or "4096,100")", true},
     Field{"cache-layout", &LayerFlags::cache_layout, R"(a text, like "NHD")"},
 };
-
-// A value in a sentence. The JSON library escapes all that is not ASCII, so that any cut is a text.
-std::string shown(const Json& value) {
-  constexpr std::size_t kLongest = 60;
-  std::string text = value.dump(-1, ' ', true);
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  return text;
-}
 
 // Reads one document. Knows in which line each field begins, which the JSON library does not tell:
 // it reads through an iterator that leaves its place behind.

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "fovea/attention/mask_parts.h"
 #include "fovea/command.h"
 
 namespace fovea::app {
@@ -159,31 +160,35 @@ void check_chunk(const LayerFlags& f) {
       fmt::format("--lookback {} needs the size of a chunk, give --chunk", f.lookback));
 }
 
-// The table of legal combinations of 4.2, as far as flags can ask for something else.
+// What does not go together, in the words of the flags.
 void check_combination(const LayerFlags& f, const LayerMask& mask, AttentionType type) {
-  const auto forbid = [](bool present, std::string_view flag, std::string_view with,
-                         std::string_view why) {
-    if (present) {
-      throw UsageError(fmt::format("{} with {}: {}, leave one of them out", flag, with, why));
+  FlagSet<MaskPart> parts = parts_of(mask.params);
+  if (!f.spans.empty()) parts.insert(MaskPart::kSpans);
+  if (f.alibi) parts.insert(MaskPart::kAlibi);
+  if (!mask.causal) parts.insert(MaskPart::kNonCausal);
+  if (mask.cross) parts.insert(MaskPart::kCrossAttention);
+  const auto flag_of = [&](MaskPart part) -> std::string {
+    switch (part) {
+      case MaskPart::kWindow:
+        return f.window_pair.empty() ? "--window" : "--window-pair";
+      case MaskPart::kChunk:
+        return "--chunk";
+      case MaskPart::kSpans:
+        return "--spans";
+      case MaskPart::kAlibi:
+        return "--alibi";
+      case MaskPart::kNonCausal:
+        if (type == AttentionType::kDecoder) return "--non-causal";
+        break;
+      case MaskPart::kCrossAttention:
+        break;
     }
+    return fmt::format("--attn-type {}", f.attn_type);
   };
-  const std::string_view window = f.window_pair.empty() ? "--window" : "--window-pair";
-  const bool has_window = mask.params.left != -1 || mask.params.right != -1;
-  const std::string non_causal = f.non_causal && type == AttentionType::kDecoder
-                                     ? "--non-causal"
-                                     : fmt::format("--attn-type {}", f.attn_type);
-  if (mask.cross) {
-    const std::string_view why = "cross-attention has no common positions of queries and keys";
-    forbid(has_window, window, non_causal, why);
-    forbid(f.chunk > 0, "--chunk", non_causal, why);
-    forbid(!f.spans.empty(), "--spans", non_causal, why);
-    forbid(f.alibi, "--alibi", non_causal, why);
+  if (const std::optional<MaskConflict> found = conflict_of(parts)) {
+    throw UsageError(fmt::format("{} with {}: {}, leave one of them out", flag_of(found->part),
+                                 flag_of(found->other), found->why));
   }
-  forbid(f.chunk > 0 && has_window, "--chunk", window, "chunks are their own window");
-  forbid(f.chunk > 0 && !f.spans.empty(), "--chunk", "--spans", "chunks know no spans");
-  forbid(f.chunk > 0 && !mask.causal, "--chunk", non_causal, "chunked local attention is causal");
-  forbid(!f.spans.empty() && !mask.causal, "--spans", non_causal,
-         "spans add later keys to a causal mask");
 }
 
 // Here an empty text means that a flag was not given; one that is given must not pass for that.

@@ -11,19 +11,12 @@
 #include <string_view>
 
 #include "fovea/command.h"
+#include "fovea/json_text.h"
 
 namespace fovea::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A value in a sentence. The JSON library escapes all that is not ASCII, so that any cut is a text.
-std::string shown(const Json& value) {
-  constexpr std::size_t kLongest = 60;
-  std::string text = value.dump(-1, ' ', true);
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  return text;
-}
 
 [[noreturn]] void refuse(const std::string& field, const Json& value, std::string_view wanted) {
   throw UsageError(fmt::format("\"{}\" is {}, give {}", field, shown(value), wanted));

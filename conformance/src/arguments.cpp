@@ -3,14 +3,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <exception>
-#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
+#include "asked_layers.h"
 #include "fovea/attention/layer.h"
 #include "fovea/base/error.h"
-#include "undeclared.h"
+#include "judge.h"
+#include "refusal_words.h"
+#include "sampler.h"
 
 namespace fovea::conformance {
 
@@ -91,7 +95,17 @@ class Arguments {
       argument.set(call);
       if (!(call == plain)) check_argument(argument, call, expected, row);
     }
-    for (const Corruption& corruption : corruptions()) check_corruption(corruption, plain);
+    Call with_lse = plain;
+    with_lse.return_lse = true;
+    const bool has_lse = may_have_lse(row);
+    if (has_lse) check_unwanted_lse(with_lse, plain);
+    for (const Corruption& corruption : corruptions()) {
+      if (!corruption.needs_lse) {
+        check_corruption(corruption, plain);
+      } else if (has_lse) {
+        check_corruption(corruption, with_lse);
+      }
+    }
   }
 
   ArgumentsReport take() { return std::move(report_); }
@@ -99,6 +113,22 @@ class Arguments {
  private:
   void wrong(std::string what, const Call& call) {
     report_.wrong.push_back({std::move(what), call, row_});
+  }
+
+  // A layer that may return an LSE is right without one, too.
+  void check_unwanted_lse(const Call& with_lse, const Call& plain) {
+    try {
+      PagedRun run(with_lse);
+      const StepResult result =
+          run.run_edited(runner_.backend(), nullptr, [](Given& given) { given.wants_lse = false; });
+      const std::string text =
+          result.refusal ? "refused: " + to_text(*result.refusal) : check(PagedRun(plain), result);
+      if (!text.empty())
+        wrong("a call without the LSE that its layer may return: " + text, with_lse);
+    } catch (const std::exception& e) {
+      wrong(fmt::format("a call without the LSE that its layer may return threw: {}", e.what()),
+            with_lse);
+    }
   }
 
   void check_argument(const OptionalArgument& argument, const Call& call, const Outcome& plain,
@@ -123,7 +153,9 @@ class Arguments {
       const AttentionLayer layer(spec, runner_.backend(), device_, Context{});
       wrong(fmt::format("{} is not declared, and a layer was made of it", argument.name), call);
     } catch (const ConfigError& e) {
-      if (names(e.reasons(), argument.name) || is_combination(e.reasons())) {
+      if (names(e.reasons(), argument.name) ||
+          names_combination(e.reasons(), runner_.backend().rows(), problem_of(complete(spec)),
+                            device_)) {
         ++report_.refused;
       } else {
         wrong(fmt::format("{} was refused in other words: {}", argument.name, e.what()), call);
@@ -131,14 +163,15 @@ class Arguments {
     }
   }
 
-  void check_corruption(const Corruption& corruption, const Call& plain) {
+  void check_corruption(const Corruption& corruption, const Call& call) {
     const auto fault = [&](std::string_view text) {
-      wrong(fmt::format("{}: {}", corruption.what, text), plain);
+      wrong(fmt::format("{}: {}", corruption.what, text), call);
     };
     try {
-      PagedRun run(plain);
+      PagedRun run(call);
       const StepResult result = run.run_edited(runner_.backend(), nullptr, corruption.edit());
       for (const std::string& f : result.faults) fault(f);
+      if (corruption.needs_workspace && !result.refusal && result.workspace_bytes == 0) return;
       if (!result.refusal) {
         fault("was accepted");
       } else if (!names(*result.refusal, corruption.argument)) {
@@ -181,11 +214,16 @@ Call plain_call(const fovea::Row& row) {
   return c;
 }
 
+bool may_have_lse(const fovea::Row& row) {
+  Call call = plain_call(row);
+  call.return_lse = true;
+  return admits_call(row, call);
+}
+
 ArgumentsReport check_arguments(Runner& runner, const Device& device) {
   Arguments all(runner, device);
   for (const fovea::Row& row : runner.backend().rows()) {
-    const DeviceRange& d = row.devices;
-    if (d.type == DeviceType::kCpu && d.min_level <= device.cpu_level) all.check_row(row);
+    if (runs_on(row, device)) all.check_row(row);
   }
   return all.take();
 }

@@ -26,12 +26,16 @@ struct OptionalArgument {
 std::span<const OptionalArgument> optional_arguments();
 // A call that a row admits, with nothing optional on, on which each argument shows.
 Call plain_call(const fovea::Row& row);
+// Whether the row may return an LSE with the rest of that call.
+bool may_have_lse(const fovea::Row& row);
 
 // One input that is wrong.
 struct Corruption {
   std::string_view what;
   std::string_view argument;   // that the refusal must name
   std::function<Edit()> edit;  // makes an edit with what it needs
+  // Of what not every backend has: a call with an LSE, a plan that asks for a workspace.
+  bool needs_lse = false, needs_workspace = false;
 };
 std::span<const Corruption> corruptions();
 

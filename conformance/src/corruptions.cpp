@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -71,17 +73,26 @@ TensorView& slots(Given& g) { return g.tables.slot_mapping; }
 TensorView& lengths(Given& g) { return g.batch.seq_lens; }
 TensorView& starts(Given& g) { return g.batch.query_start_loc; }
 
-// An edit of the host's offsets.
+// An edit of what the host knows of a batch.
 template <class Change>
-std::function<Edit()> of_offsets(Change change) {
-  return [change] {
+std::function<Edit()> of_host(std::span<const int> CommonAttentionMetadata::* numbers,
+                              Change change) {
+  return [numbers, change] {
     auto copy = std::make_shared<std::vector<int>>();
-    return Edit([change, copy](Given& g) {
-      copy->assign(g.batch.query_start_loc_cpu.begin(), g.batch.query_start_loc_cpu.end());
+    return Edit([numbers, change, copy](Given& g) {
+      copy->assign((g.batch.*numbers).begin(), (g.batch.*numbers).end());
       change(*copy);
-      g.batch.query_start_loc_cpu = *copy;
+      g.batch.*numbers = *copy;
     });
   };
+}
+template <class Change>
+std::function<Edit()> of_offsets(Change change) {
+  return of_host(&CommonAttentionMetadata::query_start_loc_cpu, change);
+}
+template <class Change>
+std::function<Edit()> of_upper_bounds(Change change) {
+  return of_host(&CommonAttentionMetadata::seq_lens_cpu_upper_bound, change);
 }
 
 void add_batch(std::vector<Corruption>& all) {
@@ -121,6 +132,25 @@ void add_batch(std::vector<Corruption>& all) {
                  plain([](Given& g) { g.batch.seq_lens = with_size(g.batch.seq_lens, 0, 1); })});
   all.push_back({"lengths without an address", "seq_lens",
                  plain([](Given& g) { g.batch.seq_lens = at(g.batch.seq_lens, nullptr); })});
+  all.push_back({"lengths on another device", "seq_lens",
+                 plain([](Given& g) { g.batch.seq_lens = elsewhere(g.batch.seq_lens); })});
+  const std::string_view upper = "seq_lens_cpu_upper_bound";
+  all.push_back({"upper bounds that are too few", upper,
+                 of_upper_bounds([](std::vector<int>& n) { n.resize(1); })});
+  all.push_back(
+      {"a negative upper bound", upper, of_upper_bounds([](std::vector<int>& n) { n[1] = -1; })});
+  all.push_back({"an upper bound below its length", upper,
+                 of_upper_bounds([](std::vector<int>& n) { --n[2]; })});
+}
+
+// A batch that is in order, but more than the builder was made for.
+void add_bounds(std::vector<Corruption>& all) {
+  all.push_back({"more requests than the builder's bound", "num_reqs",
+                 plain([](Given& g) { g.bounds.max_num_reqs = g.batch.num_reqs - 1; })});
+  all.push_back({"more tokens than the builder's bound", "num_actual_tokens",
+                 plain([](Given& g) { g.bounds.max_num_tokens = g.batch.num_actual_tokens - 1; })});
+  all.push_back({"a length above the builder's bound", "seq_lens",
+                 plain([](Given& g) { g.bounds.max_model_len = g.batch.max_seq_len - 1; })});
 }
 
 // What can be wrong with q, k, v and out.
@@ -202,10 +232,41 @@ void add_tables(std::vector<Corruption>& all) {
   all.push_back({"slots of another type", "slot_mapping", plain([](Given& g) {
                    g.tables.slot_mapping = with_dtype(g.tables.slot_mapping, DType::kI32);
                  })});
+  all.push_back({"a table on another device", "block_table",
+                 plain([](Given& g) { g.tables.block_table = elsewhere(g.tables.block_table); })});
+  all.push_back({"slots on another device", "slot_mapping", plain([](Given& g) {
+                   g.tables.slot_mapping = elsewhere(g.tables.slot_mapping);
+                 })});
   all.push_back({"slots in two dimensions", "slot_mapping", plain([](Given& g) {
                    g.tables.slot_mapping =
                        TensorView(g.tables.slot_mapping.data(), DType::kI64, {2, 3});
                  })});
+}
+
+void add_lse(std::vector<Corruption>& all) {
+  const auto add = [&](std::string_view what, void (*edit)(Given&)) {
+    all.push_back({what, "lse", plain(edit), true});
+  };
+  add("an LSE of another type", [](Given& g) { g.lse.data = with_dtype(g.lse.data, DType::kF16); });
+  add("an LSE of integers", [](Given& g) { g.lse.data = with_dtype(g.lse.data, DType::kI32); });
+  add("an LSE with a head too few",
+      [](Given& g) { g.lse.data = with_size(g.lse.data, 0, g.lse.data.size(0) - 1); });
+  add("an LSE with a head too many",
+      [](Given& g) { g.lse.data = with_size(g.lse.data, 0, g.lse.data.size(0) + 1); });
+  add("an LSE with a token too few",
+      [](Given& g) { g.lse.data = with_size(g.lse.data, 1, g.lse.data.size(1) - 1); });
+  add("an LSE of one dimension", [](Given& g) {
+    g.lse.data = TensorView(g.lse.data.data(), DType::kF32, {g.lse.data.numel()});
+  });
+  add("an LSE whose tokens are one number",
+      [](Given& g) { g.lse.data = with_stride(g.lse.data, 1, 0); });
+  add("an LSE whose heads overlap", [](Given& g) { g.lse.data = with_stride(g.lse.data, 0, 1); });
+  add("an LSE without an address", [](Given& g) { g.lse.data = at(g.lse.data, nullptr); });
+  add("an LSE at an odd address", [](Given& g) { g.lse.data = moved(g.lse.data, 1); });
+  add("an LSE on another device", [](Given& g) { g.lse.data = elsewhere(g.lse.data); });
+  add("an LSE in the memory of q", [](Given& g) { g.lse.data = at(g.lse.data, g.q.data()); });
+  add("an LSE in the output", [](Given& g) { g.lse.data = at(g.lse.data, g.out.data()); });
+  add("an LSE in the cache", [](Given& g) { g.lse.data = at(g.lse.data, g.cache.values.data()); });
 }
 
 void add_scratch(std::vector<Corruption>& all) {
@@ -219,6 +280,10 @@ void add_scratch(std::vector<Corruption>& all) {
                    g.workspace = TensorView(g.workspace.data_as<std::byte>() + 1, DType::kU8,
                                             {g.workspace.size(0)});
                  })});
+  all.push_back({"a workspace on another device", "workspace",
+                 plain([](Given& g) { g.workspace = elsewhere(g.workspace); })});
+  all.push_back({"a workspace that is too small", "workspace",
+                 plain([](Given& g) { g.cuts_workspace = true; }), false, true});
   all.push_back({"an output in the memory of q", "out",
                  plain([](Given& g) { g.out = at(g.out, g.q.data()); })});
   all.push_back({"an output in the cache", "out",
@@ -230,12 +295,14 @@ std::span<const Corruption> corruptions() {
   static const std::vector<Corruption> all = [] {
     std::vector<Corruption> made;
     add_batch(made);
+    add_bounds(made);
     add_tensor(made, "q", [](Given& g) -> TensorView& { return g.q; });
     add_tensor(made, "k", [](Given& g) -> TensorView& { return g.k; });
     add_tensor(made, "v", [](Given& g) -> TensorView& { return g.v; });
     add_tensor(made, "out", [](Given& g) -> TensorView& { return g.out; });
     add_cache(made);
     add_tables(made);
+    add_lse(made);
     add_scratch(made);
     return made;
   }();

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "call_check.h"
 #include "fovea/attention/layer.h"
 #include "number.h"
 
@@ -16,7 +17,7 @@ namespace fovea::conformance {
 namespace {
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-int manager_block_size(const Call& s) { return s.block_size * s.kernel_blocks_per_manager_block; }
+int manager_block_size(const Call& s) { return static_cast<int>(manager_block_tokens(s)); }
 }  // namespace
 
 PagedPool::PagedPool(const Call& call, const std::vector<Values>& values)

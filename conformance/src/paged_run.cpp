@@ -94,14 +94,14 @@ void PagedRun::forward(StepTensors& step, const AttentionBackend& backend, Execu
   const Context context{executor};
   const AttentionLayer layer(layer_spec(call_), backend, Device::host(), context);
   const auto num_reqs = static_cast<int>(step.requests.size());
-  const auto builder = backend.make_builder({.key = layer.plan_key(),
-                                             .bounds = {.max_num_reqs = num_reqs + 1,
-                                                        .max_num_tokens = step.rows + 1,
-                                                        .max_model_len = longest(step.requests) + 1,
-                                                        .block_table_width = 0}},
-                                            context);
-  const auto plan = builder->allocate();
-  if (plan == nullptr) throw ContractError("a builder that allocates no plan");
+  const Bounds bounds = {.max_num_reqs = num_reqs + 1,
+                         .max_num_tokens = step.rows + 1,
+                         .max_model_len = longest(step.requests) + 1,
+                         .block_table_width = 0};
+  const auto make_builder = [&](const Bounds& b) {
+    return backend.make_builder({.key = layer.plan_key(), .bounds = b}, context);
+  };
+  auto builder = make_builder(bounds);
   std::vector<RequestLengths> lengths;
   lengths.reserve(step.requests.size());
   for (const Request& r : step.requests) lengths.push_back({r.query_len, r.kv_len});
@@ -117,10 +117,21 @@ void PagedRun::forward(StepTensors& step, const AttentionBackend& backend, Execu
       .tables = pool_.tables(num_reqs, step.slots),
       .lse = step.lse_view,
       .wants_lse = call_.return_lse,
-      .workspace = {workspace.data(), DType::kU8, {static_cast<std::int64_t>(workspace.size())}}};
-  if (edit != nullptr) (*edit)(given);
+      .workspace = {workspace.data(), DType::kU8, {static_cast<std::int64_t>(workspace.size())}},
+      .bounds = bounds};
+  if (edit != nullptr) {
+    (*edit)(given);
+    builder = make_builder(given.bounds);
+  }
+  step.has_lse = given.wants_lse;
+  const auto plan = builder->allocate();
+  if (plan == nullptr) throw ContractError("a builder that allocates no plan");
   Stream stream;
   builder->build(given.batch, {}, *plan, stream);
+  step.workspace_bytes = plan->workspace_bytes;
+  if (given.cuts_workspace && step.workspace_bytes > 0)
+    given.workspace =
+        given.workspace.slice(0, 0, static_cast<std::int64_t>(step.workspace_bytes) - 1);
   if (plan->key.backend != backend.name())
     throw ContractError("a plan that names another backend than the one whose builder made it");
   layer.forward(plan.get(),
@@ -195,6 +206,7 @@ StepResult PagedRun::run_guarded(StepTensors& step, const AttentionBackend& back
   StepResult result;
   result.faults = step.faults;
   result.refusal = std::move(refusal);
+  result.workspace_bytes = step.workspace_bytes;
   return result;
 }
 
@@ -202,8 +214,12 @@ StepResult PagedRun::collect(StepTensors& step) const {
   const Case& c = call_.problem;
   StepResult result;
   result.faults = step.faults;
+  result.workspace_bytes = step.workspace_bytes;
   if (!step.out.outside_intact()) result.faults.emplace_back("wrote beside the output");
   if (!step.lse.outside_intact()) result.faults.emplace_back("wrote beside the LSE");
+  const bool is_unwanted = call_.return_lse && !step.has_lse && !call_.lazy_memory;
+  if (is_unwanted && !step.lse.untouched())
+    result.faults.emplace_back("wrote an LSE that it was not given");
   for (int t = 0; t < step.live; ++t) {
     for (int h = 0; h < c.num_heads; ++h) {
       std::vector<double>& row = result.out.emplace_back();
@@ -211,7 +227,7 @@ StepResult PagedRun::collect(StepTensors& step) const {
         row.push_back(step.out.get(t, h, e));
         result.bits.push_back(step.out.bits(t, h, e));
       }
-      if (!call_.return_lse) continue;
+      if (!step.has_lse) continue;
       result.lse.push_back(step.lse_at(t, h));
       result.bits.push_back(step.lse_bits(t, h));
     }
@@ -225,7 +241,7 @@ void PagedRun::check_padding(const StepTensors& step, StepResult& result) const 
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (int t = step.live; t < step.rows; ++t) {
     for (int h = 0; h < c.num_heads; ++h) {
-      bool zero = !call_.return_lse || step.lse_at(t, h) == -kInfinity;
+      bool zero = !step.has_lse || step.lse_at(t, h) == -kInfinity;
       for (int e = 0; e < c.head_size_v; ++e) zero = zero && step.out.get(t, h, e) == 0;
       if (!zero) result.faults.emplace_back("a padding row is not empty");
     }

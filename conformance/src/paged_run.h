@@ -3,6 +3,7 @@
 // call must not use is poison, and says everything that is wrong with what was written.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -28,6 +29,7 @@ struct StepResult {
   std::vector<std::string> faults;       // writes that should not be, rows that should be zero
   // Of an edited call that was refused, which must have written nothing.
   std::optional<std::vector<Reason>> refusal;
+  std::size_t workspace_bytes = 0;  // that the plan asked for; 0 too if there was none
 };
 
 // Everything that one call of a layer is given.
@@ -39,6 +41,8 @@ struct Given {
   Lse lse = {};
   bool wants_lse = false;
   TensorView workspace = {};
+  Bounds bounds = {};           // of the builder
+  bool cuts_workspace = false;  // to a byte less than the plan asks for
 };
 // Spoils a call before it is planned. What it puts in place of something must outlive the call.
 using Edit = std::function<void(Given&)>;

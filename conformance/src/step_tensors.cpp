@@ -65,7 +65,8 @@ StepTensors::StepTensors(const Call& s, const std::vector<Request>& requests_of_
       out(tensor_plan(s, {s.problem.out_dtype, rows, s.problem.num_heads, s.problem.head_size_v,
                           Strided::kOut, s.strides.out})),
       lse(lse_plan(s, rows)),
-      lse_view{lse.flat(), s.lse_base, s.lse_layout} {}
+      lse_view{lse.flat(), s.lse_base, s.lse_layout},
+      has_lse(s.return_lse) {}
 
 double StepTensors::lse_at(int token, int head) const {
   const bool heads_first = lse_view.layout == LseLayout::kHeadsTokens;

@@ -2,6 +2,7 @@
 // The tensors of one call of a layer, placed as a call says.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct StepTensors {
   Memory slots;    // int64
   HostTensor q, k, v, out, lse;
   Lse lse_view;
+  bool has_lse;  // whether the call is given one
+  std::size_t workspace_bytes = 0;
   std::vector<std::string> faults = {};
 };
 

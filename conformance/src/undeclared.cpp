@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <climits>
-#include <cstddef>
 #include <functional>
 #include <optional>
 #include <set>
 
+#include "asked_layers.h"
 #include "fovea/base/error.h"
+#include "refusal_words.h"
 #include "sampler.h"
 
 namespace fovea::conformance {
@@ -26,17 +25,6 @@ struct Ask {
   // Selection admits a block size that one of a row divides; the layer takes it as it is.
   bool may_be_selected = false;
 };
-
-bool has_word(std::string_view text, std::string_view word) {
-  const auto is_part = [&](std::size_t at) {
-    return at < text.size() &&
-           (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
-  };
-  for (auto at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
-    if ((at == 0 || !is_part(at - 1)) && !is_part(at + word.size())) return true;
-  }
-  return false;
-}
 
 template <class F>
 bool any_row(const Rows& rows, F&& f) {
@@ -87,7 +75,7 @@ void ask_for_types(const Rows& rows, std::vector<Ask>& asks) {
   for (int i = 0; i <= static_cast<int>(KVDType::kFp8DsMla); ++i) {
     const auto t = static_cast<KVDType>(i);
     if (any_row(rows, [&](const fovea::Row& r) { return r.kv_dtypes.has(t); })) continue;
-    asks.push_back({"kv_cache_dtype", {}, [t](Problem& p) { p.kv_dtype = t; }});
+    asks.push_back({"kv_cache_dtype", [t](LayerSpec& s) { s.kv_dtype = t; }, {}});
   }
   for (int i = 0; i <= static_cast<int>(AttentionType::kEncoderDecoder); ++i) {
     const auto t = static_cast<AttentionType>(i);
@@ -104,22 +92,6 @@ void ask_for_types(const Rows& rows, std::vector<Ask>& asks) {
   }
 }
 
-// How a layer asks for a feature; none if it cannot.
-std::function<void(LayerSpec&)> asking_for(Feature f) {
-  switch (f) {
-    case Feature::kSlidingWindow:
-      return [](LayerSpec& s) { s.sliding_window = 4; };
-    case Feature::kSoftCap:
-      return [](LayerSpec& s) { s.logits_soft_cap = 2; };
-    case Feature::kNonCausal:
-      return [](LayerSpec& s) { s.non_causal = true; };
-    case Feature::kLse:
-      return [](LayerSpec& s) { s.return_lse = true; };
-    default:
-      return {};
-  }
-}
-
 void ask_for_features(const Rows& rows, std::vector<Ask>& asks) {
   for (int i = 0; i < kNumFeatures; ++i) {
     const auto f = static_cast<Feature>(i);
@@ -132,49 +104,6 @@ void ask_for_features(const Rows& rows, std::vector<Ask>& asks) {
   }
 }
 
-void make_true(const Term& term, Problem& p) {
-  switch (term.field) {
-    case Field::kHeadSize:
-      p.head_size = term.in.min;
-      break;
-    case Field::kHeadSizeV:
-      p.head_size_v = term.in.min;
-      break;
-    case Field::kDType:
-      p.dtype = static_cast<DType>(term.in.min);
-      break;
-    case Field::kKVDType:
-      p.kv_dtype = static_cast<KVDType>(term.in.min);
-      break;
-    case Field::kBlockSize:
-      p.block_size = {term.in.min};
-      break;
-    case Field::kGroupSize:
-      p.num_heads = p.num_kv_heads * term.in.min;
-      break;
-    case Field::kAttnType:
-      p.attn_type = static_cast<AttentionType>(term.in.min);
-      break;
-    case Field::kQueryLen:
-      p.query_len = {term.in.min, std::max(term.in.min, term.in.max)};
-      break;
-    case Field::kFeature:
-      if (term.in.min > 0) p.features.insert(term.feature);
-      break;
-    case Field::kComputeCapability:
-      break;
-  }
-}
-
-void ask_for_exclusions(const Rows& rows, std::vector<Ask>& asks) {
-  if (rows.size() != 1) return;  // another row may take what one excludes
-  for (const Exclusion& e : rows[0].exclusions) {
-    asks.push_back({"", {}, [&e](Problem& p) {
-                      for (const Term& term : e.all_of) make_true(term, p);
-                    }});
-  }
-}
-
 // What is wrong with the answer to one question; empty: nothing.
 std::string answer(const AttentionBackend& backend, const Device& device, const Ask& ask,
                    LayerSpec spec) {
@@ -183,7 +112,8 @@ std::string answer(const AttentionBackend& backend, const Device& device, const 
   if (ask.edit_problem) ask.edit_problem(problem);
   const Support support = validate(backend.rows(), problem, device);
   const auto is_named = [&](const std::vector<Reason>& reasons) {
-    return names(reasons, ask.field) || (ask.may_be_selected && is_combination(reasons));
+    return names(reasons, ask.field) ||
+           (ask.may_be_selected && names_combination(reasons, backend.rows(), problem, device));
   };
   if (support && !ask.may_be_selected)
     return fmt::format("{} was not declared, and was not refused", ask.field);
@@ -199,47 +129,29 @@ std::string answer(const AttentionBackend& backend, const Device& device, const 
   }
 }
 
+// The same for what a row excludes: the row refuses it, and so does a layer that no other row
+// takes.
+std::string answer(const AttentionBackend& backend, const Device& device, const fovea::Row& row,
+                   const Exclusion& exclusion, const Excluded& asked) {
+  const Support alone = validate({row}, asked.problem, device);
+  if (alone) return fmt::format("'{}' was not refused", exclusion.why);
+  if (!names_exclusion(alone.reasons, exclusion))
+    return fmt::format("'{}' was refused in other words: {}", exclusion.why,
+                       to_text(alone.reasons));
+  if (!asked.is_asked_by_layer || validate(backend.rows(), asked.problem, device)) return {};
+  try {
+    const AttentionLayer layer(asked.layer, backend, device, Context{});
+    return fmt::format("'{}' was refused, and a layer was made of it", exclusion.why);
+  } catch (const ConfigError& e) {
+    if (names_combination(e.reasons(), backend.rows(), asked.problem, device)) return {};
+    return fmt::format("'{}' was refused by the layer in other words: {}", exclusion.why, e.what());
+  }
+}
+
 Sizes sizes_v(const fovea::Row& row) {
   return row.head_sizes_v.empty() ? row.head_sizes : row.head_sizes_v;
 }
 }  // namespace
-
-bool names(const std::vector<Reason>& reasons, std::string_view field) {
-  return std::any_of(reasons.begin(), reasons.end(), [&](const Reason& r) {
-    return field.empty() || has_word(r.field, field) || has_word(r.phrase, field);
-  });
-}
-
-bool is_combination(const std::vector<Reason>& reasons) {
-  return std::any_of(reasons.begin(), reasons.end(),
-                     [](const Reason& r) { return r.field == "combination"; });
-}
-
-LayerSpec plain_layer(const fovea::Row& row) {
-  LayerSpec s;
-  s.name = "layer";
-  s.num_kv_heads = 2;
-  s.num_heads = 2 * admitted_size(row.group_sizes, {1, 2}, 0);
-  s.head_size = admitted_size(row.head_sizes, {16, 64, 8}, 0);
-  s.head_size_v = row.head_sizes_v.empty()
-                      ? s.head_size
-                      : admitted_size(row.head_sizes_v, {s.head_size, 16, 64, 8}, 0);
-  s.block_size = {admitted_size(row.block_sizes, {16}, 0)};
-  s.kernel_block_size =
-      s.block_size.tokens == 0 ? KernelBlockSize{} : KernelBlockSize{s.block_size.tokens};
-  const auto* dtype =
-      std::find_if(kFloats.begin(), kFloats.end(), [&](DType t) { return row.dtypes.has(t); });
-  if (dtype != kFloats.end()) s.dtype = *dtype;
-  for (int i = static_cast<int>(KVDType::kFp8DsMla); i >= 0; --i) {
-    if (row.kv_dtypes.has(static_cast<KVDType>(i))) s.kv_dtype = static_cast<KVDType>(i);
-  }
-  for (int i = static_cast<int>(AttentionType::kEncoderDecoder); i >= 0; --i) {
-    if (row.attn_types.has(static_cast<AttentionType>(i)))
-      s.attn_type = static_cast<AttentionType>(i);
-  }
-  s.scale = 0.25F;
-  return s;
-}
 
 Asked ask_for_undeclared(const AttentionBackend& backend, const Device& device) {
   const Rows& rows = backend.rows();
@@ -247,23 +159,27 @@ Asked ask_for_undeclared(const AttentionBackend& backend, const Device& device) 
   ask_for_sizes(rows, asks);
   ask_for_types(rows, asks);
   ask_for_features(rows, asks);
-  ask_for_exclusions(rows, asks);
   Asked asked;
   for (const fovea::Row& row : rows) {
     const LayerSpec plain = plain_layer(row);
     if (const Support support = validate(rows, problem_of(complete(plain)), device); !support) {
-      if (row.devices.type == DeviceType::kCpu && row.devices.min_level <= device.cpu_level)
+      if (runs_on(row, device))
         asked.wrong.push_back(fmt::format("row {} does not admit its own plain layer: {}", row.name,
                                           to_text(support.reasons)));
       continue;
     }
-    for (const Ask& ask : asks) {
-      const std::string wrong = answer(backend, device, ask, plain);
+    const auto note = [&](const std::string& wrong) {
       if (wrong.empty()) {
         ++asked.refused;
       } else {
         asked.wrong.push_back(fmt::format("row {}: {}", row.name, wrong));
       }
+    };
+    for (const Ask& ask : asks) note(answer(backend, device, ask, plain));
+    if (!runs_on(row, device)) continue;
+    for (const Exclusion& exclusion : row.exclusions) {
+      const std::optional<Excluded> excluded = excluded_by(exclusion, row, device);
+      if (excluded) note(answer(backend, device, row, exclusion, *excluded));
     }
   }
   return asked;
@@ -291,6 +207,10 @@ std::vector<std::string> row_faults(const AttentionBackend& backend) {
     need(has_plain(row.dtypes, [](DType t) { return t; }), "admits none of f32, f16 and bf16");
     need(has_plain(row.kv_dtypes, &plain_kv_dtype), "admits no cache of f32, f16 or bf16");
     need(row.query_len.min <= row.query_len.max, "admits no query length");
+    for (const Exclusion& e : row.exclusions) {
+      need(!e.why.empty(), "excludes something without saying why");
+      need(!e.all_of.empty(), "has an exclusion without terms, which refuses everything");
+    }
   }
   return faults;
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "fovea/attention/backend.h"
+#include "fovea/attention/builder_checks.h"
 #include "fovea/attention/capability.h"
 #include "fovea/attention/host_batch.h"
 #include "fovea/attention/layer.h"
 #include "fovea/attention/logits.h"
 #include "fovea/attention/mask.h"
+#include "fovea/attention/mask_parts.h"
 #include "fovea/attention/metadata.h"
 #include "fovea/attention/partial_state.h"
 #include "fovea/base/buffer.h"

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention/builder_checks.h"
+#include "fovea/attention/builder_checks.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "fovea/attention/mask_parts.h"
 #include "fovea/base/error.h"
 
 namespace fovea {
@@ -48,6 +50,9 @@ void check_mask(Reasons& reasons, const MaskParams& mask, const Rows& rows) {
   need_feature(reasons, "key.mask.chunk", mask.chunk, Feature::kChunkedLocal, rows);
   need_feature(reasons, "key.mask.lookback", mask.lookback, Feature::kChunkedLocal, rows);
   need_feature(reasons, "key.mask.clamp_spans", mask.clamp_spans ? 1 : 0, Feature::kMmPrefix, rows);
+  if (const std::optional<MaskConflict> found = conflict_of(parts_of(mask)))
+    reasons.push_back({"key.mask.chunk", fmt::format("{} with a window", mask.chunk),
+                       std::string(found->why), std::string(kTakeTheKey)});
 }
 
 bool admits_key(const Row& row, const PlanKey& key) {

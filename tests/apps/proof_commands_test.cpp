@@ -7,6 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/run_program.h"
 #include "fovea/command.h"
@@ -70,6 +73,38 @@ TEST(ConformanceCommand, AsksAllBackendsAndOneFeature) {
   ASSERT_EQ(ran.exit_code, kDone) << ran.out << ran.err;
   EXPECT_NE(ran.out.find("cpu/tiled"), std::string::npos);
   EXPECT_NE(ran.out.find("cpu_reference/reference"), std::string::npos);
+}
+
+// What only some backends have is asked of those.
+TEST(ConformanceCommand, AsksTheBackendsThatHaveTheRowAndTheFeature) {
+  for (const std::vector<std::string>& only :
+       std::vector<std::vector<std::string>>{{"--row", "tiled"},
+                                             {"--feature", "batch_invariance"},
+                                             {"--row", "tiled", "--feature", "soft_cap"}}) {
+    std::vector<std::string> args = {"conformance", "--cases", "20", "--json"};
+    args.insert(args.end(), only.begin(), only.end());
+    const Ran ran = run_program(args);
+    ASSERT_EQ(ran.exit_code, kDone) << only[1] << ran.out << ran.err;
+    const Json out = Json::parse(ran.out);
+    EXPECT_EQ(out.at("backend"), "cpu") << only[1];
+    ASSERT_EQ(out.at("rows").size(), 1U) << only[1];
+    EXPECT_EQ(out["rows"][0].at("row"), "tiled") << only[1];
+  }
+}
+
+TEST(ConformanceCommand, SaysWhichRowsThereAre) {
+  for (const auto& [args, word] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--row", "NOPE"}, "row"},
+           {{"--row", "reference", "--feature", "batch_invariance"}, "feature"},
+           {{"--feature", "alibi"}, "feature"}}) {
+    std::vector<std::string> all = {"conformance"};
+    all.insert(all.end(), args.begin(), args.end());
+    const Ran ran = run_program(all);
+    EXPECT_EQ(ran.exit_code, kWrongUse);
+    for (const std::string& part : {word, args.back(), std::string("tiled of cpu"),
+                                    std::string("reference of cpu_reference")})
+      EXPECT_NE(ran.err.find(part), std::string::npos) << part << " in " << ran.err;
+  }
 }
 
 TEST(ConformanceCommand, RefusesWhatMakesNoSense) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention/builder_checks.h"
+#include "fovea/attention/builder_checks.h"
 
 #include <gtest/gtest.h>
 
@@ -97,6 +97,9 @@ TEST(BuilderChecks, RefusesMasksThatNoRowKnows) {
   EXPECT_NO_THROW(check_builder(clamped, {all}, {}));
   chunked.key.mask = {.chunk = 8, .lookback = 2};
   EXPECT_NO_THROW(check_builder(chunked, {all}, {}));
+  chunked.key.mask = {.left = 7, .right = 7, .chunk = 8};  // chunks are their own window
+  EXPECT_THROW(check_builder(chunked, {all}, {}), ConfigError);
+  EXPECT_EQ(refused(chunked), (Fields{"key.mask.chunk", "key.mask.chunk"}));  // no row knows it too
 }
 
 TEST(BuilderChecks, NamesEverythingThatIsWrong) {

@@ -32,6 +32,13 @@ bool any_starts_with(const Texts& texts, const std::string& start) {
                      [&](const std::string& t) { return t.starts_with(start); });
 }
 
+// The toy needs no workspace, so that it cannot be given too little.
+std::int64_t corruptions_for(bool has_lse) {
+  return std::count_if(corruptions().begin(), corruptions().end(), [&](const Corruption& c) {
+    return !c.needs_workspace && (has_lse || !c.needs_lse);
+  });
+}
+
 TEST(Arguments, nothing_is_wrong_with_built_in_backends) {
   const Registry registry = Registry::builtin();
   for (const AttentionBackend* backend : registry.all()) {
@@ -44,7 +51,7 @@ TEST(Arguments, of_a_sound_toy) {
   const ArgumentsReport report = report_of(ToyBackend());
   EXPECT_TRUE(report.wrong.empty());
   // Its rows have one type of everything.
-  EXPECT_EQ(report.refused, std::ssize(corruptions()) + 2);
+  EXPECT_EQ(report.refused, corruptions_for(true) + 2);
 }
 
 // What a row does not declare is refused instead of run.
@@ -57,7 +64,9 @@ TEST(Arguments, that_are_not_declared) {
     EXPECT_TRUE(report.wrong.empty()) << report.wrong[0].what;
     return report.refused - before;
   };
-  EXPECT_EQ(more([](fovea::Row& r) { r.features = {}; }), 6);  // three of them for the LSE
+  // Three of them for the LSE, which cannot be spoiled any more.
+  EXPECT_EQ(more([](fovea::Row& r) { r.features = {}; }),
+            6 - (corruptions_for(true) - corruptions_for(false)));
   EXPECT_EQ(more([](fovea::Row& r) { r.head_sizes_v = {}; }), 1);
   EXPECT_EQ(more([](fovea::Row& r) { r.block_sizes = {{16, 16, 16}}; }), 1);
   EXPECT_EQ(more([](fovea::Row& r) { r.layouts = {CacheLayout::kLBNHC}; }), 2);
@@ -73,7 +82,7 @@ TEST(Arguments, of_several_rows) {
   long_heads.features = {Feature::kLse};  // a window is only declared for short heads
   const ArgumentsReport report = report_of(ToyBackend(Fault::kNone, {short_heads, long_heads}));
   EXPECT_TRUE(report.wrong.empty()) << report.wrong[0].what;
-  EXPECT_GT(report.refused, 2 * std::ssize(corruptions()) + 4);
+  EXPECT_GT(report.refused, 2 * corruptions_for(true) + 4);
 }
 
 TEST(Arguments, faults_by_the_argument_that_shows_them) {
@@ -81,20 +90,38 @@ TEST(Arguments, faults_by_the_argument_that_shows_them) {
     Fault fault;
     std::string text;
   };
-  for (const Wrong& w : {Wrong{Fault::kIgnoresWindow, "sliding_window: request"},
-                         {Fault::kIgnoresSoftCap, "soft_cap: request"},
-                         {Fault::kIgnoresNonCausal, "non_causal: request"},
-                         {Fault::kIgnoresLseBase, "lse: request"},
-                         {Fault::kMixesHeads, "num_heads: request"},
-                         {Fault::kReadsTails, "the plain call: request"},
-                         {Fault::kWritesBehindOutput, "the plain call: wrote beside the output"},
-                         {Fault::kThrows, "the plain call: threw: the toy broke"},
-                         {Fault::kSeesBlockSize, "block_size changes bits"},
-                         {Fault::kSeesThreads, "executor changes bits"},
-                         {Fault::kTakesAnySlot, "a slot beyond the cache: was accepted"}}) {
+  for (const Wrong& w :
+       {Wrong{Fault::kIgnoresWindow, "sliding_window: request"},
+        {Fault::kIgnoresSoftCap, "soft_cap: request"},
+        {Fault::kIgnoresNonCausal, "non_causal: request"},
+        {Fault::kIgnoresLseBase, "lse: request"},
+        {Fault::kMixesHeads, "num_heads: request"},
+        {Fault::kReadsTails, "the plain call: request"},
+        {Fault::kWritesBehindOutput, "the plain call: wrote beside the output"},
+        {Fault::kThrows, "the plain call: threw: the toy broke"},
+        {Fault::kSeesBlockSize, "block_size changes bits"},
+        {Fault::kSeesThreads, "executor changes bits"},
+        {Fault::kTakesAnySlot, "a slot beyond the cache: was accepted"},
+        {Fault::kTakesAnyBatch, "more requests than the builder's bound: was accepted"},
+        {Fault::kTakesAnyBatch, "a length above the builder's bound: was accepted"},
+        {Fault::kNeedsLse, "a call without the LSE that its layer may return: request"}}) {
     const Texts texts = wrong(ToyBackend(w.fault));
     EXPECT_TRUE(any_starts_with(texts, w.text)) << w.text << (texts.empty() ? "" : texts[0]);
   }
+}
+
+// An LSE that is not there cannot be spoiled, and what a row excludes is not asked for.
+TEST(Arguments, of_a_row_whose_LSE_is_excluded) {
+  fovea::Row row = toy_row();
+  EXPECT_TRUE(may_have_lse(row));
+  row.exclusions = {{{{Field::kFeature, {1, 1}, Feature::kLse}, {Field::kHeadSize, {16, 16}}},
+                     "no LSE of heads of 16"}};
+  EXPECT_FALSE(may_have_lse(row));
+  const ArgumentsReport report = report_of(ToyBackend(Fault::kNone, {row}));
+  EXPECT_TRUE(report.wrong.empty()) << report.wrong[0].what;
+  EXPECT_EQ(report.refused, corruptions_for(false) + 2 + 3);
+  row.features = row.features - FlagSet<Feature>{Feature::kLse};
+  EXPECT_FALSE(may_have_lse(row));
 }
 
 // Bits are owed by rows that promise them.

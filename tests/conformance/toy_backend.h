@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fovea/attention/backend.h"
+#include "fovea/attention/builder_checks.h"
 #include "fovea/attention/layer.h"
 #include "fovea/attention/mask.h"
 #include "fovea/conformance/call.h"
@@ -41,7 +42,9 @@ enum class Fault : std::uint8_t {
   kRefuses,
   kThrows,
   kPlansNothing,
-  kTakesAnySlot,  // writes the cache itself, and leaves out slots that do not exist
+  kTakesAnySlot,   // writes the cache itself, and leaves out slots that do not exist
+  kTakesAnyBatch,  // that is in order, whatever the builder was made for
+  kNeedsLse,       // of a layer that may return one
   // Right within the bound, but with bits that depend on what they must not depend on.
   kSeesCallNumber,
   kSeesPlaces,
@@ -86,8 +89,7 @@ class ToyBuilder final : public AttentionMetadataBuilder {
   void build(const CommonAttentionMetadata& batch, const BuildOptions& /*options*/,
              AttentionMetadata& out, Stream& /*stream*/) const override {
     fovea::check(batch);
-    if (batch.num_reqs > options_.bounds.max_num_reqs)
-      throw InputError("num_reqs", "too many", "as many as the builder was made for");
+    if (fault_ != Fault::kTakesAnyBatch) check_batch(batch, options_.bounds);
     auto& plan = metadata_cast<ToyPlan>(out);
     plan.starts.assign(batch.query_start_loc_cpu.begin(), batch.query_start_loc_cpu.end());
     plan.lengths.assign(batch.seq_lens.data_as<int>(),
@@ -124,6 +126,7 @@ class ToyImpl final : public AttentionImpl {
   void forward(const AttentionMetadata& metadata, const ForwardArgs& args,
                Stream& /*stream*/) const override {
     if (has(Fault::kThrows)) throw std::runtime_error("the toy broke");
+    if (has(Fault::kNeedsLse) && spec_.return_lse && args.lse == nullptr) return;
     if (has(Fault::kTakesAnySlot)) write_cache(args);
     const auto& plan = metadata_cast<ToyPlan>(metadata);
     const ToyMemory::Seen now{spec_.scale, spec_.logits_soft_cap, spec_.sliding_window,

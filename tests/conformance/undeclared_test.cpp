@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -98,6 +97,28 @@ TEST(Undeclared, exclusions) {
   EXPECT_EQ(refused(row), before + 2);
 }
 
+// Each row is asked for what it excludes, also if another one takes it.
+TEST(Undeclared, exclusions_of_several_rows) {
+  fovea::Row first = toy_row(), second = toy_row();
+  second.name = "second";
+  const std::int64_t before = ask({first, second}).refused;
+  first.exclusions = {{{{Field::kFeature, {1, 1}, Feature::kLse}}, "no LSE"}};
+  EXPECT_EQ(ask({first, second}).wrong, Texts());
+  EXPECT_EQ(ask({first, second}).refused, before + 1);
+  second.exclusions = {{{{Field::kHeadSize, {32, 32}}}, "not 32"}};
+  EXPECT_EQ(ask({first, second}).wrong, Texts());
+  EXPECT_EQ(ask({first, second}).refused, before + 2);
+}
+
+// What can never be asked for is not.
+TEST(Undeclared, exclusions_that_never_apply) {
+  fovea::Row row = toy_row();
+  const std::int64_t before = refused(row);
+  row.exclusions = {{{{Field::kHeadSize, {33, 40}}}, "more than the row has anyway"},
+                    {{{Field::kComputeCapability, {90, 90}}}, "another machine"}};
+  EXPECT_EQ(refused(row), before);
+}
+
 TEST(Undeclared, a_row_that_excludes_what_it_is) {
   fovea::Row row = toy_row();
   row.exclusions = {{{{Field::kHeadSize, {1, 4096}}}, "nothing at all"}};
@@ -115,21 +136,6 @@ TEST(Undeclared, rows_that_this_machine_cannot_run) {
   const Asked asked = ask_for_undeclared(ToyBackend(Fault::kNone, {row}), device);
   EXPECT_EQ(asked.wrong, Texts());
   EXPECT_EQ(asked.refused, 0);
-}
-
-TEST(Names, are_words_of_their_own) {
-  const auto named = [](std::string field, std::string phrase, std::string_view name) {
-    return names({{std::move(field), "", "", "", std::move(phrase)}}, name);
-  };
-  EXPECT_TRUE(named("q", "", "q"));
-  EXPECT_FALSE(named("seq_lens", "", "q"));
-  EXPECT_FALSE(named("query_start_loc_cpu", "", "query_start_loc"));
-  EXPECT_TRUE(named("cache.keys", "", "cache"));
-  EXPECT_FALSE(named("head_size_v", "", "head_size"));
-  EXPECT_TRUE(named("combination", "toy: head_size not supported", "head_size"));
-  EXPECT_FALSE(named("kv_cache_dtype", "kv_cache_dtype not supported", "dtype"));
-  EXPECT_TRUE(named("head_size_v", "or head_size", "head_size"));
-  EXPECT_FALSE(names({}, "q"));
 }
 
 TEST(RowFaults, built_in_backends_and_the_toy_have_none) {
@@ -162,6 +168,10 @@ TEST(RowFaults, what_can_be_wrong_with_a_row) {
   EXPECT_EQ(faults([](fovea::Row& r) { r.kv_dtypes = {KVDType::kNvfp4}; }),
             one("admits no cache of f32, f16 or bf16"));
   EXPECT_EQ(faults([](fovea::Row& r) { r.query_len = {5, 4}; }), one("admits no query length"));
+  EXPECT_EQ(faults([](fovea::Row& r) { r.exclusions = {{{{Field::kHeadSize}}, ""}}; }),
+            one("excludes something without saying why"));
+  EXPECT_EQ(faults([](fovea::Row& r) { r.exclusions = {{{}, "nothing"}}; }),
+            one("has an exclusion without terms, which refuses everything"));
 }
 
 TEST(RowFaults, rows_and_names) {
@@ -173,17 +183,6 @@ TEST(RowFaults, rows_and_names) {
   EXPECT_EQ(row_faults(ToyBackend(Fault::kNone, {nameless})), Texts());  // the only one needs none
   EXPECT_EQ(row_faults(ToyBackend(Fault::kNone, {toy_row(), nameless})),
             Texts{"row '': has no name"});
-}
-
-TEST(PlainLayer, is_one_that_the_row_admits) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const fovea::Row row = random_row(seed);
-    const LayerSpec spec = plain_layer(row);
-    const Support support = validate({row}, problem_of(complete(spec)), Device::host());
-    EXPECT_TRUE(support) << to_text(support.reasons);
-    EXPECT_TRUE(admits(row.block_sizes, spec.kernel_block_size.tokens));
-    EXPECT_TRUE(problem_of(complete(spec)).features.empty());
-  }
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ struct TokenSpan {
   friend constexpr bool operator==(TokenSpan, TokenSpan) = default;
 };
 
-// The mask of a layer. Which of its parts go together is said in 4.2; a combination that is not
-// listed there is for the caller to refuse.
+// The mask of a layer. Which of its parts go together, mask_parts.h says; other combinations are
+// for the caller to refuse.
 struct MaskParams {
   // -1: unlimited. A window of W tokens, the current one included, is stored as (W-1, W-1); a
   // causal request cuts the right side to 0 (M3), any other keeps both (M4). (left, right) alone is

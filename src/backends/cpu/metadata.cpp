@@ -10,9 +10,9 @@
 #include <span>
 #include <utility>
 
-#include "attention/builder_checks.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/table.h"
+#include "fovea/attention/builder_checks.h"
 #include "fovea/base/error.h"
 
 namespace fovea::cpu {

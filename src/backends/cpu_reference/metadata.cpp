@@ -9,8 +9,8 @@
 #include <span>
 #include <utility>
 
-#include "attention/builder_checks.h"
 #include "backends/cpu_reference/table.h"
+#include "fovea/attention/builder_checks.h"
 #include "fovea/base/error.h"
 
 namespace fovea::cpu_reference {

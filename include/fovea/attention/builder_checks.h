@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every builder in host memory asks of the values that it is made from and of a batch.
+// What every builder in host memory asks of the values that it is made from and of a batch: two
+// calls, in its constructor and at the start of build().
 #pragma once
 
 #include "fovea/attention/backend.h"
@@ -17,7 +18,7 @@ int num_workers(const Context& context);
 // below 1, an executor with less than 1 or more than kMaxWorkers workers.
 void check_builder(const BuilderOptions& options, const Rows& rows, const Context& context);
 
-// InputError unless the batch is in order, in host memory and within the bounds.
+// InputError unless the batch is in order (check(batch)), in host memory and within the bounds.
 void check_batch(const CommonAttentionMetadata& batch, const Bounds& bounds);
 
 }  // namespace fovea
