@@ -93,9 +93,7 @@ struct Steps {
 class Cache {
  public:
   Cache(const LayerSpec& spec, const KVCacheView& view, int ratio)
-      : spec_(spec), view_(view), ratio_(ratio) {
-    num_blocks_ = view.keys.size(0) / ratio;
-  }
+      : spec_(spec), view_(view), ratio_(ratio), num_blocks_(view.keys.size(0) / ratio) {}
 
   // Layout and form as one of those that a call can have.
   void find(Call& to) const {
@@ -127,7 +125,8 @@ class Cache {
 
   // How many layers lie within one step from block to block.
   int layers_in_a_block() const {
-    const std::int64_t page = spec_.block_size.tokens * spec_.num_kv_heads * (k_head() + v_head());
+    const std::int64_t page =
+        spec_.block_size.tokens * (spec_.num_kv_heads * (k_head() + v_head()));
     const std::int64_t block = view_.keys.stride(0) * element();
     const bool is_known = ratio_ == 1 && num_blocks_ > 1 && block > page && block % page == 0;
     return is_known && std::in_range<int>(block / page) ? static_cast<int>(block / page) : 1;
@@ -170,7 +169,7 @@ class Cache {
   const LayerSpec& spec_;
   const KVCacheView& view_;
   int ratio_;
-  std::int64_t num_blocks_ = 0;  // of the manager
+  std::int64_t num_blocks_;  // of the manager
 };
 
 // Manager blocks of each request. One that no query sees may be freed and anybody's, one that holds
@@ -198,7 +197,7 @@ class Blocks {
         if (id == kAny) id = next_free();
       }
     }
-    to.num_blocks = std::max<std::int64_t>({to.num_blocks, next_, 1});
+    to.num_blocks = std::max({to.num_blocks, std::int64_t{next_}, std::int64_t{1}});
   }
 
  private:

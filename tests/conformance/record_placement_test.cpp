@@ -95,7 +95,7 @@ TEST(RecordPlacement, fused_tensors) {
   const ToyBackend toy;
   const PlacedCall placed(call_of_two());
   PlacedCall fused(call_of_two());
-  std::vector<float> memory(4 * 16, 0.5F);
+  std::vector<float> memory(64, 0.5F);
   const auto part = [&](std::int64_t first, std::int64_t heads) {
     return TensorView(memory.data() + first * 2, DType::kF32, {4, heads, 2}, {16, 2, 1});
   };
