@@ -92,7 +92,7 @@ void print(const conformance::Report& report) {
   }
   for (const conformance::Failure& f : report.failures) {
     fmt::print("FAILED {}\n", f.message);
-    if (!f.file.empty()) fmt::print("  fovea replay {}\n", f.file);
+    if (!f.file.empty()) fmt::print("  fovea replay --backend {} {}\n", f.backend, f.file);
   }
   fmt::print("{}: {} calls, {} failed, {} refused as declared, {} rows skipped, {:.1f} s\n",
              report.backend, report.cases, report.failed, report.refused_as_declared,

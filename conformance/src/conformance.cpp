@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 #include "arguments.h"
 #include "fovea/base/error.h"
@@ -119,7 +120,7 @@ class Kit {
     for (const ArgumentFault& fault : arguments.wrong) {
       if (has_enough()) break;
       if (runner_.run(fault.call).text.empty()) {
-        fail(fault.what, &fault.call);
+        fail(fault.what, &fault.call, "the file has the call without what is wrong");
       } else {
         fail_shrunk(*fault.row, fault.call, fault.what);
       }
@@ -211,18 +212,21 @@ class Kit {
       return first.text.empty() &&
              !check_relation(relation, c, first, row, runner_, seed).text.empty();
     };
-    const Call small = shrink(call, row, differs, 100);
+    Call small = shrink(call, row, differs, 100);
     const Related last = check_relation(relation, small, runner_.run(small), row, runner_, seed);
+    small.origin = {relation, seed};
     fail(fmt::format("row {}: {}{}", row.name, last.text.empty() ? related.text : last.text,
                      describe(small)),
          &small);
   }
 
-  void fail(const std::string& message, const Call* call = nullptr) {
+  // `note`: what a file of the call does not say.
+  void fail(const std::string& message, const Call* call = nullptr, std::string_view note = {}) {
     ++report_.failed;
     if (has_enough()) return;
-    Failure failure{.message = message, .file = {}};
+    Failure failure{.message = message, .backend = report_.backend, .file = {}};
     if (call != nullptr && !options_.save_dir.empty()) save(*call, failure);
+    if (!failure.file.empty() && !note.empty()) failure.message += fmt::format(" ({})", note);
     report_.failures.push_back(std::move(failure));
   }
 

@@ -162,6 +162,27 @@ TEST(Conformance, failing_calls_become_files) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
+// A difference between two calls that are right is in the file too; what was spoiled is not.
+TEST(Conformance, files_of_differences) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "fovea_differing_calls";
+  std::filesystem::remove_all(folder);
+  const ToyBackend sees(Fault::kSeesBatchSize);
+  const Report report =
+      check_toy(sees, {.cases = 1000, .save_dir = folder.string(), .max_failures = 1});
+  ASSERT_EQ(report.failures.size(), 1U);
+  EXPECT_EQ(report.failures[0].backend, "toy");
+  const Call call = load_call(report.failures[0].file);
+  EXPECT_EQ(replay(call, sees).status, Verdict::Status::kDiffers);
+  EXPECT_EQ(replay(call, ToyBackend()).status, Verdict::Status::kMatch);
+  const Report spoiled = check_toy(ToyBackend(Fault::kTakesAnySlot),
+                                   {.cases = 1, .save_dir = folder.string(), .max_failures = 1});
+  ASSERT_EQ(spoiled.failures.size(), 1U);
+  EXPECT_NE(messages(spoiled).find("(the file has the call without what is wrong)"),
+            std::string::npos)
+      << messages(spoiled);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Conformance, rows_that_make_no_sense_are_failures) {
   const Report none = check_toy(ToyBackend(Fault::kNone, {}), {.cases = 10});
   EXPECT_EQ(messages(none), "the backend has no rows\n");

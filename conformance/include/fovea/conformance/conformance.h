@@ -49,6 +49,7 @@ struct RowReport {
 
 struct Failure {
   std::string message;
+  std::string backend;
   std::string file;  // empty if none was saved
 };
 
