@@ -18,6 +18,7 @@
 #include "fovea/base/error.h"
 #include "fovea/command.h"
 #include "fovea/interrupt.h"
+#include "fovea/number_json.h"
 #include "fovea/select/registry.h"
 
 namespace fovea::app {
@@ -72,7 +73,7 @@ Json to_json(const conformance::Report& report) {
     out["rows"].push_back({{"row", row.row},
                            {"cases", row.cases},
                            {"failed", row.failed},
-                           {"worst_error_ratio", row.worst_error_ratio},
+                           {"worst_error_ratio", number_json(row.worst_error_ratio)},
                            {"histogram", histogram}});
   }
   for (const conformance::Failure& f : report.failures)

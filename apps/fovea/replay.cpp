@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "fovea/command.h"
 #include "fovea/conformance/call_file.h"
+#include "fovea/number_json.h"
 #include "fovea/row_text.h"
 #include "fovea/select/registry.h"
 
@@ -39,9 +39,6 @@ std::string_view name_of(Verdict::Status s) {
   return "?";
 }
 
-// JSON has no infinity; an error without a number is one.
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json("infinite"); }
-
 Json to_json(const Verdict& verdict) {
   Json out{{"status", name_of(verdict.status)},
            {"outputs", Json::array()},
@@ -49,10 +46,10 @@ Json to_json(const Verdict& verdict) {
            {"reasons", reasons_json(verdict.reasons)}};
   for (const conformance::OutputError& o : verdict.outputs)
     out["outputs"].push_back({{"name", o.name},
-                              {"max_abs_error", number(o.max_abs_error)},
-                              {"max_rel_error", number(o.max_rel_error)},
-                              {"bound", number(o.bound)},
-                              {"error_ratio", number(o.error_ratio)},
+                              {"max_abs_error", number_json(o.max_abs_error)},
+                              {"max_rel_error", number_json(o.max_rel_error)},
+                              {"bound", number_json(o.bound)},
+                              {"error_ratio", number_json(o.error_ratio)},
                               {"at", o.at}});
   return out;
 }
@@ -75,15 +72,15 @@ void print(const Verdict& verdict) {
 }
 
 // The outputs as JSON, by step: flat lists in the order of tokens, heads, elements.
-void write_outputs(const conformance::Call& call, const AttentionBackend& backend,
-                   const std::string& path) {
+void write_outputs(const Verdict& verdict, const std::string& path) {
+  const auto list = [](const std::vector<double>& numbers) {
+    Json all = Json::array();
+    for (const double x : numbers) all.push_back(number_json(x));
+    return all;
+  };
   Json steps = Json::array();
-  for (const conformance::StepOutputs& step : conformance::outputs_of(call, backend)) {
-    Json out = Json::array(), lse = Json::array();
-    for (const double x : step.out) out.push_back(number(x));
-    for (const double x : step.lse) lse.push_back(number(x));
-    steps.push_back({{"out", out}, {"lse", lse}});
-  }
+  for (const conformance::StepOutputs& step : verdict.steps)
+    steps.push_back({{"out", list(step.out)}, {"lse", list(step.lse)}});
   std::ofstream file(path);
   file << steps.dump() << '\n';
   file.close();
@@ -97,8 +94,7 @@ int replay(const ReplayOptions& o) {
   const Verdict verdict = o.against.empty()
                               ? conformance::replay(call, backend)
                               : conformance::replay(call, backend, registry.find(o.against));
-  if (!o.out.empty() && verdict.status != Verdict::Status::kRefused)
-    write_outputs(call, backend, o.out);
+  if (!o.out.empty() && verdict.status != Verdict::Status::kRefused) write_outputs(verdict, o.out);
   if (o.json) {
     fmt::print("{}\n", to_json(verdict).dump());
   } else {

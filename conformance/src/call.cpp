@@ -26,8 +26,8 @@ std::string describe(const Call& call) {
        << call.kernel_blocks_per_manager_block << " layout " << fovea::name_of(call.layout)
        << " layer " << call.layer << '/' << call.num_layers << ' ' << name_of(call.cache_form)
        << " strided " << name_of(call.strided) << (call.head_major ? " head-major" : "")
-       << (call.flat ? " flat" : "") << " padding " << call.padding_rows
-       << (call.padded_slots ? " (slots too)" : "")
+       << (call.strides == TensorStrides() ? "" : " given strides") << (call.flat ? " flat" : "")
+       << " padding " << call.padding_rows << (call.padded_slots ? " (slots too)" : "")
        << (call.block_zero_lives ? " block 0 lives" : "") << " workers " << call.num_workers;
   if (call.return_lse) {
     text << " lse base " << word_or_invalid(call.lse_base)

@@ -37,12 +37,14 @@ void check_choices(const Call& call, Against& against) {
   need_word("placement.strided", call.strided);
   need_word("outputs.lse_base", call.lse_base);
   need_word("outputs.lse_layout", call.lse_layout);
+  need_word("origin.relation", call.origin.relation);
   FlagSet<Poison> known;
   for (const Word<Poison>& w : kWords<Poison>) known.insert(w.value);
   if (!known.contains(call.poison)) against.add("poison", "other members", "those of Poison");
 }
 
-void check_layer(const Case& c, Against& against) {
+void check_layer(const Call& call, Against& against) {
+  const Case& c = call.problem;
   against.need_range("layer.num_heads", c.num_heads, 1, kMaxHeads);
   against.need_range("layer.num_kv_heads", c.num_kv_heads, 1, kMaxHeads);
   against.need_range("layer.head_size", c.head_size, 1, kMaxHeadSize);
@@ -56,6 +58,8 @@ void check_layer(const Case& c, Against& against) {
   if (!std::isfinite(c.scale)) against.add("layer.scale", c.scale, "a finite number");
   if (!std::isfinite(c.soft_cap) || c.soft_cap < 0)
     against.add("layer.logits_soft_cap", c.soft_cap, "0 for none, or a finite number above it");
+  if (!c.causal && !call.non_causal)
+    against.add("layer.non_causal", "false", "true, as causal is false");
   if (c.window < 0)
     against.add("layer.sliding_window", c.window, "0 for none, or 1 and more tokens");
 }
@@ -78,9 +82,52 @@ void check_placement(const Call& call, Against& against) {
     against.add(
         "placement.token_stride", stride,
         fmt::format("0, or {} (the widest row of q, k, v and out) to {}", least, kMaxTokenStride));
+  if (stride != 0 && call.strided != Strided::kNone)
+    against.add("placement.token_stride", stride,
+                fmt::format("0, as {} has other strides (strided)", name_of(call.strided)));
   if (call.flat && call.head_major)
     against.add("placement.head_major", "true with flat", "false: heads of a flat row are dense");
   against.need_range("execution.threads", call.num_workers, 1, kMaxWorkers);
+}
+
+// No two elements share an address: heads lie in tokens, or tokens in heads.
+void check_strides(const Call& call, Against& against) {
+  const Case& c = call.problem;
+  std::int64_t rows = call.padding_rows;
+  for (const Request& r : c.requests) rows += r.query_len;
+  const auto look = [&](Strided tensor, const Strides& given, std::int64_t heads,
+                        std::int64_t size) {
+    if (given == Strides()) return;
+    const std::string field = fmt::format("placement.{}_strides", name_of(tensor));
+    const std::string text = fmt::format("[{}, {}]", given.token, given.head);
+    const std::int64_t most = kMaxTokenStride;
+    if (given.token < 0 || given.head < 0 || given.token > most || given.head > most)
+      return against.add(field, text, fmt::format("two numbers from 0 to {}", most));
+    const std::int64_t head = given.head != 0 ? given.head : size;
+    const std::int64_t token = given.token != 0 ? given.token : heads * head;
+    const bool heads_in_tokens = head >= size && token >= (heads - 1) * head + size;
+    // In a double: the product may be out of range, and is then beyond every stride.
+    const double behind = static_cast<double>(rows - 1) * static_cast<double>(token);
+    const bool tokens_in_heads = token >= size && static_cast<double>(head - size) >= behind;
+    if (call.flat && head != size)
+      return against.add(field, text, fmt::format("a head stride of 0 or {} with flat", size));
+    if (!heads_in_tokens && !tokens_in_heads)
+      return against.add(
+          field, text,
+          fmt::format("strides with which {} rows of {} heads of {} lie apart", rows, heads, size));
+    if (call.strided == tensor || call.token_stride != 0)
+      against.add(field, text, "[0, 0] beside strided or token_stride, which say the same");
+  };
+  look(Strided::kQ, call.strides.q, c.num_heads, c.head_size);
+  look(Strided::kK, call.strides.k, c.num_kv_heads, c.head_size);
+  look(Strided::kV, call.strides.v, c.num_kv_heads, c.head_size_v);
+  look(Strided::kOut, call.strides.out, c.num_heads, c.head_size_v);
+  const std::int64_t lse = call.strides.lse;
+  if (lse == 0) return;
+  const std::int64_t least = call.lse_layout == LseLayout::kHeadsTokens ? rows : c.num_heads;
+  if (!call.return_lse) return against.add("placement.lse_stride", lse, "0, as there is no LSE");
+  against.need_range("placement.lse_stride", lse, std::max<std::int64_t>(least, 1),
+                     kMaxTokenStride);
 }
 
 void check_requests(const Call& call, Against& against) {
@@ -196,21 +243,34 @@ class RuleCheck {
 };
 }  // namespace
 
-void check(const Call& call) {
+namespace {
+enum class Numbers : std::uint8_t { kThere, kStillInFile };
+
+void check(const Call& call, Numbers numbers) {
   Against against;
   check_choices(call, against);
-  check_layer(call.problem, against);
+  check_layer(call, against);
   check_placement(call, against);
   check_requests(call, against);
   if (against.reasons.empty()) {  // all else counts on that
+    check_strides(call, against);
     check_steps(call, against);
     check_streams(call, against);
-    std::visit(RuleCheck(call, against, "tensors.q"), call.q);
-    std::visit(RuleCheck(call, against, "tensors.k"), call.k);
-    std::visit(RuleCheck(call, against, "tensors.v"), call.v);
+    const auto check_rule = [&](const Rule& rule, const char* field) {
+      if (numbers == Numbers::kStillInFile && std::holds_alternative<Explicit>(rule)) return;
+      std::visit(RuleCheck(call, against, field), rule);
+    };
+    check_rule(call.q, "tensors.q");
+    check_rule(call.k, "tensors.k");
+    check_rule(call.v, "tensors.v");
     check_cache(call, against);
   }
   if (!against.reasons.empty()) throw InputError(std::move(against.reasons));
 }
+}  // namespace
+
+void check(const Call& call) { check(call, Numbers::kThere); }
+
+void check_all_but_explicit_numbers(const Call& call) { check(call, Numbers::kStillInFile); }
 
 }  // namespace fovea::conformance

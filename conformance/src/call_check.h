@@ -54,4 +54,7 @@ inline std::int64_t manager_block_tokens(const Call& call) {
 // in range.
 void check_cache(const Call& call, Against& against);
 
+// check(call) before explicit numbers are there: whether it is worth the memory to read them.
+void check_all_but_explicit_numbers(const Call& call);
+
 }  // namespace fovea::conformance

@@ -116,15 +116,25 @@ Bytes bytes_of(const Call& call) {
   // A strided tensor has gaps of up to three elements behind a head and five behind a token.
   const double row =
       std::max(static_cast<double>(call.token_stride), std::max(h, g) * (std::max(d, dv) + 3) + 5);
+  // What strides of its own take beyond that.
+  const auto extent = [rows](const Strides& s, double heads, double size) {
+    const double head = s.head == 0 ? size : static_cast<double>(s.head);
+    const double token = s.token == 0 ? heads * head : static_cast<double>(s.token);
+    return s == Strides() ? 0 : rows * token + heads * head;
+  };
+  const double strided = extent(call.strides.q, h, d) + extent(call.strides.k, g, d) +
+                         extent(call.strides.v, g, dv) + extent(call.strides.out, h, dv);
   Bytes bytes;
   bytes.numbers = 8 * (queries * h * (d + dv) + (queries + keys) * g * (d + dv));
   bytes.tables = 4 * width * static_cast<double>(c.requests.size()) + rows * (4 * (h + 3) + 8) +
                  (call.blocks.empty() ? 4 * blocks : 0);
-  bytes.placed =
-      product({4, rows, row, 4}) + product({blocks, static_cast<double>(manager_block_tokens(call)),
-                                            static_cast<double>(call.num_layers), g, d + dv,
-                                            static_cast<double>(fovea::size_of(c.kv_dtype)),
-                                            call.cache_form == CacheForm::kSparseKeys ? 2.0 : 1.0});
+  bytes.placed = product({4, rows, row, 4}) + 4 * strided +
+                 product({static_cast<double>(call.strides.lse), 4,
+                          call.lse_layout == LseLayout::kHeadsTokens ? h : rows}) +
+                 product({blocks, static_cast<double>(manager_block_tokens(call)),
+                          static_cast<double>(call.num_layers), g, d + dv,
+                          static_cast<double>(fovea::size_of(c.kv_dtype)),
+                          call.cache_form == CacheForm::kSparseKeys ? 2.0 : 1.0});
   return bytes;
 }
 

@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "call_check.h"
 #include "call_json.h"
 #include "fovea/base/error.h"
 #include "safetensors.h"
@@ -84,6 +85,7 @@ Call parse(std::string_view bytes) {
   if (document == file.metadata.end())
     throw InputError(fmt::format("metadata \"{}\"", kDocument), "missing", "a call in JSON");
   Call call = from_document(document->second);
+  check_all_but_explicit_numbers(call);  // decoded, a file takes four times its own memory
   TensorsByName unread;
   for (const FileTensor& tensor : file.tensors) unread.emplace(tensor.name, &tensor);
   for (const Tensors& t : kTensors) read_explicit(t, unread, call);

@@ -125,6 +125,12 @@ class ValueReader {
     read(path + "[0]", value[0], to.query_len);
     read(path + "[1]", value[1], to.kv_len);
   }
+  void read(const std::string& path, const Json& value, Strides& to) {
+    if (!value.is_array() || value.size() != 2)
+      return refuse(path, value, "a pair [token, head] of strides");
+    read(path + "[0]", value[0], to.token);
+    read(path + "[1]", value[1], to.head);
+  }
   // Ends at the first element that is wrong: the others likely are too.
   template <class T>
   void read(const std::string& path, const Json& value, std::vector<T>& to) {
@@ -258,6 +264,7 @@ Json json_of(E value) {
   return word_of(value);
 }
 Json json_of(const Request& r) { return Json::array({r.query_len, r.kv_len}); }
+Json json_of(const Strides& s) { return Json::array({s.token, s.head}); }
 template <class T>
 Json json_of(const std::vector<T>& list) {
   Json all = Json::array();

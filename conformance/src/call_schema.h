@@ -42,6 +42,11 @@ template <class Fields, class C>
 void visit_placement(Fields& f, C& call) {
   f.optional("strided", call.strided);
   f.optional("head_major", call.head_major);
+  f.optional("q_strides", call.strides.q);
+  f.optional("k_strides", call.strides.k);
+  f.optional("v_strides", call.strides.v);
+  f.optional("out_strides", call.strides.out);
+  f.optional("lse_stride", call.strides.lse);
   f.optional("flat", call.flat);
   f.optional("padding_rows", call.padding_rows);
   f.optional("padded_slots", call.padded_slots);
@@ -71,6 +76,10 @@ void visit_call(Fields& f, C& call) {
     outputs.optional("lse_layout", call.lse_layout);
   });
   f.group("execution", [&](auto& execution) { execution.optional("threads", call.num_workers); });
+  f.group("origin", [&](auto& origin) {
+    origin.optional("relation", call.origin.relation);
+    origin.optional("seed", call.origin.seed);
+  });
 }
 
 }  // namespace fovea::conformance

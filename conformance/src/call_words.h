@@ -60,6 +60,16 @@ inline constexpr std::array<Word<LseBase>, 2> kWords<LseBase> = {
 template <>
 inline constexpr std::array<Word<LseLayout>, 2> kWords<LseLayout> = {
     {{"heads_tokens", LseLayout::kHeadsTokens}, {"tokens_heads", LseLayout::kTokensHeads}}};
+template <>
+inline constexpr std::array<Word<Relation>, 8> kWords<Relation> = {
+    {{"none", Relation::kNone},
+     {"twice", Relation::kTwice},
+     {"places", Relation::kPlaces},
+     {"alone", Relation::kAlone},
+     {"chunks", Relation::kChunks},
+     {"block_size", Relation::kBlockSize},
+     {"threads", Relation::kThreads},
+     {"order", Relation::kOrder}}};
 
 template <class E>
 concept Choice = !kWords<E>.empty();

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <filesystem>
+#include <limits>
+#include <optional>
 
 #include "arguments.h"
 #include "fovea/base/error.h"
@@ -17,11 +20,13 @@
 #include "sampler.h"
 #include "shrink.h"
 #include "undeclared.h"
+#include "unproved.h"
 
 namespace fovea::conformance {
 
 namespace {
 using Clock = std::chrono::steady_clock;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool runs_on(const fovea::Row& row, const Device& device) {
   return row.devices.type == DeviceType::kCpu && device.id.type == DeviceType::kCpu &&
@@ -42,7 +47,6 @@ class Kit {
       ask();
       sample();
     }
-    report_.cases = runner_.num_calls();
     report_.seconds = elapsed();
     return std::move(report_);
   }
@@ -61,11 +65,11 @@ class Kit {
   }
   double share() const {
     if (options_.seconds > 0) return elapsed() / options_.seconds;
-    return static_cast<double>(runner_.num_calls()) / static_cast<double>(options_.cases);
+    return static_cast<double>(report_.cases) / static_cast<double>(options_.cases);
   }
   void tell() const {
     if (options_.progress)
-      options_.progress({runner_.num_calls(), report_.failed, std::min(share(), 1.0)});
+      options_.progress({report_.cases, report_.failed, std::min(share(), 1.0)});
   }
 
   void choose_rows() {
@@ -83,6 +87,7 @@ class Kit {
         continue;
       }
       targets_.push_back({&row, report_.rows.size(), number});
+      expect_proof(row);
       report_.rows.push_back({.row = std::string(row.name),
                               .cases = 0,
                               .failed = 0,
@@ -95,6 +100,14 @@ class Kit {
       throw InputError(
           "feature", name_of(*options_.feature),
           fmt::format("a feature that the rows of backend {} declare", backend_.name()));
+    if (targets_.empty()) fail("nothing was checked: this machine runs none of the rows");
+  }
+
+  void expect_proof(const fovea::Row& row) {
+    const std::vector<std::string> values = unproved(row);
+    if (!values.empty())
+      fail(fmt::format("row {} declares what no call can ask for, so that nothing proves it: {}",
+                       row.name, fmt::join(values, ", ")));
   }
 
   void ask() {
@@ -114,8 +127,10 @@ class Kit {
     tell();
   }
 
+  // Every row gets a call, however little time there is.
   void sample() {
-    for (std::uint64_t i = 0; !targets_.empty() && !is_over(); ++i) {
+    for (std::uint64_t i = 0; i < targets_.size() || (!targets_.empty() && !is_over()); ++i) {
+      if (has_enough()) break;
       const Target& target = targets_[i % targets_.size()];
       sample_one(target, mix(options_.seed * kGolden + target.number) + i / targets_.size());
       if (i % 16 == 0) tell();
@@ -125,30 +140,58 @@ class Kit {
   void sample_one(const Target& target, std::uint64_t seed) {
     const Call call = draw_call(*target.row, seed, options_.feature);
     RowReport& report = report_.rows[target.report];
-    count(report, *target.row, call);
+    count(report, call);
     const std::int64_t before = runner_.num_calls();
     const Outcome outcome = runner_.run(call);
     report.worst_error_ratio = std::max(report.worst_error_ratio, outcome.worst_ratio);
-    if (!outcome.text.empty()) {
-      ++report.failed;
-      fail_shrunk(*target.row, call, outcome.text);
-    } else if (seed % 3 == 0) {
-      const Relation relation = kAllRelations[mix(seed) % kAllRelations.size()];
-      const Related related = check_relation(relation, call, outcome, *target.row, runner_, seed);
+    std::optional<Relation> relation;
+    Related related;
+    if (outcome.text.empty()) relation = choose_relation(seed);
+    if (relation) {
+      related = check_relation(*relation, call, outcome, *target.row, runner_, seed);
       report.worst_error_ratio = std::max(report.worst_error_ratio, related.worst_ratio);
-      if (!related.text.empty()) {
-        ++report.failed;
-        fail_related(*target.row, call, relation, related, seed);
-      }
+      if (needs_invariance(*relation) && target.row->features.has(Feature::kBatchInvariance))
+        count(report, Feature::kBatchInvariance, call);
     }
-    report.cases += runner_.num_calls() - before;
+    const std::int64_t calls = runner_.num_calls() - before;
+    report.cases += calls;
+    report_.cases += calls;
+    if (outcome.text.empty() && related.text.empty()) return;
+    ++report.failed;
+    if (relation) {
+      fail_related(*target.row, call, *relation, related, seed);
+    } else {
+      fail_shrunk(*target.row, call, outcome.text);
+    }
+  }
+
+  // Every third call is asked for in another way too; who asks for batch invariance, gets nothing
+  // but calls that need it.
+  std::optional<Relation> choose_relation(std::uint64_t seed) const {
+    const bool wants_invariance = options_.feature == Feature::kBatchInvariance;
+    if (seed % 3 != 0 && !wants_invariance) return std::nullopt;
+    const std::size_t first = mix(seed) % kAllRelations.size();
+    for (std::size_t i = 0;; ++i) {
+      const Relation relation = kAllRelations[(first + i) % kAllRelations.size()];
+      if (!wants_invariance || needs_invariance(relation)) return relation;
+    }
+  }
+
+  // A small call is worth some time, but not that of the rest of the run.
+  double end_of_shrinking() const {
+    constexpr double kLeast = 2;
+    const double rest =
+        options_.seconds > 0 ? std::max(options_.seconds - elapsed(), kLeast) : kInfinity;
+    return elapsed() + std::min(options_.shrink_seconds, rest);
   }
 
   void fail_shrunk(const fovea::Row& row, const Call& call, const std::string& text) {
     // Plain numbers leave little more than an ulp; what is only that must not pass for the mistake.
     constexpr double kFar = 16;
     const double least = std::min(runner_.run(call).worst_ratio, kFar);
+    const double end = end_of_shrinking();
     const Call small = shrink(call, row, [&](const Call& c) {
+      if (elapsed() > end) return false;
       const Outcome outcome = runner_.run(c);
       return !outcome.text.empty() && outcome.worst_ratio >= least;
     });
@@ -161,7 +204,9 @@ class Kit {
                     const Related& related, std::uint64_t seed) {
     if (!runner_.run(related.call).text.empty())
       return fail_shrunk(row, related.call, related.text);
+    const double end = end_of_shrinking();
     const auto differs = [&](const Call& c) {
+      if (elapsed() > end) return false;
       const Outcome first = runner_.run(c);
       return first.text.empty() &&
              !check_relation(relation, c, first, row, runner_, seed).text.empty();
@@ -177,14 +222,22 @@ class Kit {
     ++report_.failed;
     if (has_enough()) return;
     Failure failure{.message = message, .file = {}};
-    if (call != nullptr && !options_.save_dir.empty()) {
-      std::filesystem::create_directories(options_.save_dir);
-      failure.file = (std::filesystem::path(options_.save_dir) /
-                      fmt::format("{}_{}.safetensors", backend_.name(), report_.failures.size()))
-                         .string();
-      save_call(*call, failure.file);
-    }
+    if (call != nullptr && !options_.save_dir.empty()) save(*call, failure);
     report_.failures.push_back(std::move(failure));
+  }
+
+  // A disk that is full must not hide the failure.
+  void save(const Call& call, Failure& failure) const {
+    const std::filesystem::path file =
+        std::filesystem::path(options_.save_dir) /
+        fmt::format("{}_{}.safetensors", backend_.name(), report_.failures.size());
+    try {
+      std::filesystem::create_directories(options_.save_dir);
+      save_call(call, file.string());
+      failure.file = file.string();
+    } catch (const std::exception& e) {
+      failure.message += fmt::format("\n(not saved: {})", e.what());
+    }
   }
 
   const AttentionBackend& backend_;
@@ -203,6 +256,8 @@ Report check_conformance(const AttentionBackend& backend, const Device& device,
     throw InputError("cases", fmt::format("{}", options.cases), "1 or more");
   if (options.max_failures < 1)
     throw InputError("max_failures", fmt::format("{}", options.max_failures), "1 or more");
+  if (!(options.shrink_seconds >= 0))
+    throw InputError("shrink_seconds", fmt::format("{}", options.shrink_seconds), "0 or more");
   return Kit(backend, device, options).run();
 }
 

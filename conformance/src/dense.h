@@ -35,7 +35,7 @@ Values make_values(const Case& c, const Request& r, const Fills& fills);
 bool is_visible(const Case& c, const Request& r, int query, int key);
 
 // One query of one head.
-struct Row {
+struct OutputRow {
   std::vector<double> out;  // [head_size_v]
   double lse = 0;           // natural; minus infinity if no key is visible
 };
@@ -44,14 +44,15 @@ struct RowId {
   int earlier_queries = 0;  // of Values::q, before the first one of the request
 };
 // In float64. `r` may be a part of what `v` was made for.
-Row exact_row(const Case& c, const Request& r, const Values& v, RowId id);
+OutputRow exact_row(const Case& c, const Request& r, const Values& v, RowId id);
 // As a plain program would do it in the precision of its tensors: float32 sums in order, nothing
 // fused, probabilities rounded to the type of the values, the result to the output type.
-Row same_precision_row(const Case& c, const Request& r, const Values& v, RowId id);
+OutputRow same_precision_row(const Case& c, const Request& r, const Values& v, RowId id);
 
 // How far a result may be from the exact one: twice the largest error E that the same-precision
 // row makes anywhere in the row, and one ulp of the output type at max(|element|, E). For f32 the
 // ulp is that of the row's largest element. The LSE: the same from its own error, at least 4 ulp.
-Row tolerance(const Case& c, const Row& exact, const Row& same_precision);
+// Numbers that overflow in the same-precision row have no part in E: a bound is finite.
+OutputRow tolerance(const Case& c, const OutputRow& exact, const OutputRow& same_precision);
 
 }  // namespace fovea::conformance

@@ -25,34 +25,41 @@ std::string size_text(int size) {
 bool any_request(const Call& call, bool (*is)(const Request&)) {
   return std::any_of(call.problem.requests.begin(), call.problem.requests.end(), is);
 }
+
+void add(RowReport& report, const std::string& what, const Call& call) {
+  Count& n = report.histogram[what];
+  ++n.calls;
+  n.long_calls += is_long(call) ? 1 : 0;
+  n.ragged_calls += is_ragged(call) ? 1 : 0;
+}
 }  // namespace
 
-void count(RowReport& report, const fovea::Row& row, const Call& call) {
+void count(RowReport& report, Feature feature, const Call& call) {
+  add(report, fmt::format("feature {}", name_of(feature)), call);
+}
+
+void count(RowReport& report, const Call& call) {
   const Case& c = call.problem;
-  const bool long_call = is_long(call), ragged = is_ragged(call);
   const auto add = [&](std::string_view what, const auto& value) {
-    Count& n = report.histogram[fmt::format("{} {}", what, value)];
-    ++n.calls;
-    n.long_calls += long_call ? 1 : 0;
-    n.ragged_calls += ragged ? 1 : 0;
+    conformance::add(report, fmt::format("{} {}", what, value), call);
   };
   const auto add_feature = [&](Feature f, bool is_on) {
-    if (is_on) add("feature", name_of(f));
+    if (is_on) count(report, f, call);
   };
   add_feature(Feature::kSlidingWindow, c.window > 0);
   add_feature(Feature::kSoftCap, c.soft_cap > 0);
   add_feature(Feature::kNonCausal, call.non_causal);
   add_feature(Feature::kLse, call.return_lse);
-  add_feature(Feature::kBatchInvariance, row.features.has(Feature::kBatchInvariance));
   add("dtype", name_of(c.dtype));
   add("kv_dtype", name_of(c.kv_dtype));
   add("output_dtype", name_of(c.out_dtype));
-  add("layout", name_of(call.layout));
+  if (call.cache_form == CacheForm::kPaged) add("layout", name_of(call.layout));
   add("cache", name_of(call.cache_form));
   add("strided", name_of(call.strided));
   add("group_size", group_text(c.num_heads / c.num_kv_heads));
   add("head_size", size_text(c.head_size));
   add("block_size", call.block_size);
+  if (has_extreme_logits(call)) add("logits", "beyond 65504");
   add("threads", call.num_workers);
   add("requests", c.requests.empty() ? "none" : c.requests.size() == 1 ? "one" : "several");
   if (call.lazy_memory) add("pool", "beyond 32 bits");

@@ -8,7 +8,9 @@
 
 namespace fovea::conformance {
 
-// Counts one call of a row under everything that it has.
-void count(RowReport& report, const fovea::Row& row, const Call& call);
+// Counts one call under everything that it has.
+void count(RowReport& report, const Call& call);
+// The same under a feature that only two calls together can show.
+void count(RowReport& report, Feature feature, const Call& call);
 
 }  // namespace fovea::conformance

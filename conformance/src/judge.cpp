@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "number.h"
+
 namespace fovea::conformance {
 
 namespace {
@@ -19,12 +21,18 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Element {
   double actual, exact, bound;
+  DType dtype;
 };
+
+// A number beyond those of its type is stored as infinity.
+bool is_overflow(const Element& e) {
+  return std::isinf(e.actual) && e.actual == round_to(e.dtype, e.exact);
+}
 
 // Takes one element into account; true if it is right.
 template <class Place>
 bool note(OutputError& worst, const Element& e, Place&& place) {
-  const double ratio = error_ratio(e.actual, e.exact, e.bound);
+  const double ratio = is_overflow(e) ? 0 : error_ratio(e.actual, e.exact, e.bound);
   if (worst.at.empty() || ratio > worst.error_ratio) {
     worst.error_ratio = ratio;
     worst.bound = e.bound;
@@ -65,18 +73,18 @@ class Judge {
   void compare_row(std::size_t request, const Request& part, RowId id) {
     const Case& c = run_.call().problem;
     const Values& values = run_.values()[request];
-    Row exact = exact_row(c, part, values, id);
-    Row same = same_precision_row(c, part, values, id);
+    OutputRow exact = exact_row(c, part, values, id);
+    OutputRow same = same_precision_row(c, part, values, id);
     exact.lse *= per_nat_;
     same.lse *= per_nat_;
-    const Row allowed = tolerance(c, exact, same);
+    const OutputRow allowed = tolerance(c, exact, same);
     const std::vector<double>& out = result_.out[static_cast<std::size_t>(row_)];
     const auto where = [&] {
       return fmt::format("request {} query {} head {}", request, id.query, id.head);
     };
     std::string text;
     for (std::size_t e = 0; e < out.size(); ++e) {
-      const Element element{out[e], exact.out[e], allowed.out[e]};
+      const Element element{out[e], exact.out[e], allowed.out[e], c.out_dtype};
       judgement_.out_bounds.push_back(element.bound);
       const auto place = [&] { return fmt::format("{} element {}", where(), e); };
       if (!note(judgement_.out, element, place) && text.empty()) {
@@ -85,7 +93,8 @@ class Judge {
       }
     }
     if (run_.call().return_lse) {
-      const Element element{result_.lse[static_cast<std::size_t>(row_)], exact.lse, allowed.lse};
+      const Element element{result_.lse[static_cast<std::size_t>(row_)], exact.lse, allowed.lse,
+                            DType::kF32};
       judgement_.lse_bounds.push_back(element.bound);
       if (!note(judgement_.lse, element, where))
         text += fmt::format("LSE is {:.9}, exactly {:.9} +- {:.9}", element.actual, element.exact,

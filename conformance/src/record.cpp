@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fovea/conformance/record.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "fovea/attention/mask.h"
+#include "call_words.h"
 #include "fovea/base/error.h"
 #include "number.h"
+#include "record_placement.h"
 
 namespace fovea::conformance {
 
 namespace {
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-void check_host(const TensorView& t, std::string_view name) {
-  if (t.device().type != DeviceType::kCpu)
-    throw InputError(name, describe(t), "a tensor in host memory");
-}
 
 // Element 0 of a head of a row of a tensor with three dimensions, or of two whose heads are flat.
 const std::byte* row_of(const TensorView& t, std::int64_t token, int head, int size) {
@@ -37,34 +35,39 @@ class Recorder {
       : spec_(layer.spec()), batch_(batch), call_(call) {}
 
   Call take() {
-    for (const auto& [name, tensor] : {std::pair<std::string_view, const TensorView&>{"q", call_.q},
-                                       {"k", call_.k},
-                                       {"v", call_.v},
-                                       {"cache.keys", call_.cache.keys},
-                                       {"block_table", call_.tables.block_table},
-                                       {"seq_lens", batch_.seq_lens}})
-      check_host(tensor, name);
     Call out = options();
+    check_tensors(spec_, batch_, call_);
+    for (int r = 0; r < batch_.num_reqs; ++r) out.problem.requests.push_back(request_of(r));
+    record_placement(spec_, batch_, call_, out);
+    check_size(out);
     Explicit q, k, v;
     for (int r = 0; r < batch_.num_reqs; ++r) {
-      const Request request = request_of(r);
-      out.problem.requests.push_back(request);
+      const Request& request = out.problem.requests[index(r)];
       q.requests.push_back(queries(r, request));
-      k.requests.push_back(tokens(r, request, call_.cache.keys, call_.k, spec_.head_size));
-      v.requests.push_back(tokens(r, request, call_.cache.values, call_.v, spec_.head_size_v));
+      k.requests.push_back(
+          tokens(r, request, {"cache.keys", call_.cache.keys, call_.k, spec_.head_size}));
+      v.requests.push_back(
+          tokens(r, request, {"cache.values", call_.cache.values, call_.v, spec_.head_size_v}));
     }
     out.q = std::move(q);
     out.k = std::move(k);
     out.v = std::move(v);
+    check(out);
     return out;
   }
 
  private:
+  // What the layer is. What a call has no word for would be another layer when it is replayed.
   Call options() const {
+    if (spec_.attn_type != AttentionType::kDecoder)
+      throw InputError("attn_type", name_of(spec_.attn_type), name_of(AttentionType::kDecoder));
     const std::optional<DType> cache = plain_dtype(*spec_.kv_dtype);
     if (!cache)
       throw InputError("cache", name_of(*spec_.kv_dtype),
                        "a format that stores elements as they are");
+    for (const DType dtype : {spec_.dtype, *spec_.output_dtype, *cache}) {
+      if (word_of(dtype).empty()) throw InputError("dtype", name_of(dtype), "f32, f16 or bf16");
+    }
     Call out;
     Case& c = out.problem;
     c.num_heads = spec_.num_heads;
@@ -79,14 +82,22 @@ class Recorder {
     c.kv_dtype = *cache;
     c.out_dtype = *spec_.output_dtype;
     out.non_causal = spec_.non_causal;
-    out.return_lse = call_.lse != nullptr;
+    out.return_lse = spec_.return_lse;
     if (call_.lse != nullptr) {
       out.lse_base = call_.lse->base;
       out.lse_layout = call_.lse->layout;
     }
-    out.block_size = spec_.kernel_block_size.tokens;
-    if (spec_.layout) out.layout = *spec_.layout;
     return out;
+  }
+
+  // A pool that takes more memory than a call may is one of which only what is touched does.
+  static void check_size(Call& out) {
+    try {
+      check(out);
+    } catch (const InputError&) {
+      out.lazy_memory = true;
+      check(out);
+    }
   }
 
   Request request_of(int r) const {
@@ -104,27 +115,41 @@ class Recorder {
     return all;
   }
 
-  // Keys or values of every position: cached ones, then those of the step.
-  std::vector<double> tokens(int r, const Request& request, const TensorView& cache,
-                             const TensorView& fresh, int size) const {
+  // Keys or values.
+  struct Source {
+    const char* name;
+    const TensorView& cache;
+    const TensorView& fresh;
+    int size;
+  };
+  // Those of every position: cached ones, then those of the step.
+  std::vector<double> tokens(int r, const Request& request, const Source& from) const {
     std::vector<double> all;
     const int first_new = std::max(request.kv_len - request.query_len, 0);
-    const Visible seen = visible(window_mask(spec_.sliding_window),
-                                 {.kv_len = request.kv_len, .causal = batch_.causal},
-                                 request.kv_len - request.query_len);
+    const int seen = first_seen(spec_, request, batch_.causal);
     for (int p = 0; p < request.kv_len; ++p) {
       for (int h = 0; h < spec_.num_kv_heads; ++h) {
         if (p >= first_new) {
           const int row = batch_.query_start_loc_cpu[index(r) + 1] - (request.kv_len - p);
-          append_row(all, row_of(fresh, row, h, size), spec_.dtype, size);
-        } else if (p < seen.main.begin || request.query_len == 0) {
-          all.insert(all.end(), index(size), 0.0);
+          append_row(all, row_of(from.fresh, row, h, from.size), spec_.dtype, from.size);
+        } else if (p < seen) {
+          all.insert(all.end(), index(from.size), 0.0);
         } else {
-          append_row(all, cell(cache, r, p, h), cache.dtype(), size);
+          append_row(all, cell(from.cache, r, p, h), from.cache.dtype(), from.size);
+          check_cached(all, from);
         }
       }
     }
     return all;
+  }
+
+  // A call's cached numbers are of the layer's type, as new ones are.
+  void check_cached(const std::vector<double>& all, const Source& from) const {
+    for (auto x = all.end() - from.size; x != all.end(); ++x) {
+      if (round_to(from.cache.dtype(), round_to(spec_.dtype, *x)) != *x)
+        throw InputError(from.name, fmt::format("{}", *x),
+                         fmt::format("finite numbers of {}", name_of(spec_.dtype)));
+    }
   }
 
   const std::byte* cell(const TensorView& cache, int r, int position, int head) const {

@@ -13,15 +13,6 @@
 
 namespace fovea::conformance {
 
-enum class Relation : std::uint8_t {
-  kTwice,      // the same call twice
-  kPlaces,     // other physical blocks, another table
-  kAlone,      // one of its requests alone
-  kChunks,     // in several calls
-  kBlockSize,  // another block size
-  kThreads,    // one thread, or two
-  kOrder,      // before and after a call that differs in one thing
-};
 inline constexpr std::array kAllRelations = {
     Relation::kTwice,     Relation::kPlaces,  Relation::kAlone, Relation::kChunks,
     Relation::kBlockSize, Relation::kThreads, Relation::kOrder};

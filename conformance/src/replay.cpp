@@ -11,7 +11,9 @@
 
 #include "judge.h"
 #include "paged_run.h"
+#include "relations.h"
 #include "runner.h"
+#include "sampler.h"
 
 namespace fovea::conformance {
 
@@ -31,6 +33,12 @@ std::string step_name(const Call& call, const std::string& output, std::size_t s
   return call.steps.size() > 1 ? fmt::format("{}[{}]", output, step) : output;
 }
 
+bool is_right(const Verdict& verdict) {
+  return verdict.faults.empty() && std::ranges::all_of(verdict.outputs, [](const OutputError& o) {
+           return o.error_ratio <= 1;
+         });
+}
+
 // The verdict of what `work` fills in, or the refusal.
 Verdict guarded(const std::function<void(Verdict&)>& work) {
   Verdict verdict;
@@ -44,9 +52,7 @@ Verdict guarded(const std::function<void(Verdict&)>& work) {
   } catch (const InputError& e) {
     return refused(e);
   }
-  const bool right = std::all_of(verdict.outputs.begin(), verdict.outputs.end(),
-                                 [](const OutputError& o) { return o.error_ratio <= 1; });
-  if (!right || !verdict.faults.empty()) verdict.status = Verdict::Status::kDiffers;
+  if (!is_right(verdict)) verdict.status = Verdict::Status::kDiffers;
   return verdict;
 }
 
@@ -60,6 +66,22 @@ StepOutputs flatten(const StepResult& result) {
     outputs.out.insert(outputs.out.end(), row.begin(), row.end());
   outputs.lse = result.lse;
   return outputs;
+}
+
+// The difference that a file shows whose call is right by itself. The row that it was drawn for is
+// one of those that admit it.
+void check_origin(const Call& call, const AttentionBackend& backend, Verdict& verdict) {
+  if (call.origin.relation == Relation::kNone || !is_right(verdict)) return;
+  Runner runner(backend);
+  const Outcome first = runner.run(call);
+  if (!first.text.empty()) verdict.faults.push_back(first.text);
+  for (const fovea::Row& row : backend.rows()) {
+    if (!admits_call(row, call) || !verdict.faults.empty()) continue;
+    const Related related =
+        check_relation(call.origin.relation, call, first, row, runner, call.origin.seed);
+    if (!related.text.empty())
+      verdict.faults.push_back(fmt::format("{}{}", related.text, describe(related.call)));
+  }
 }
 
 // What should have come out, and how far either side may be from the exact numbers.
@@ -94,6 +116,7 @@ Verdict replay(const Call& call, const AttentionBackend& backend) {
               [&](const PagedRun& run, const StepResult& result, const std::vector<Request>& step) {
                 Judgement judgement = judge(run, result, step);
                 append(verdict.faults, result.faults);
+                verdict.steps.push_back(flatten(result));
                 for (OutputError* output : {&judgement.out, &judgement.lse}) {
                   if (output->name.empty()) continue;
                   output->name = step_name(call, output->name, number);
@@ -101,6 +124,7 @@ Verdict replay(const Call& call, const AttentionBackend& backend) {
                 }
                 ++number;
               });
+    check_origin(call, backend, verdict);
   });
 }
 
@@ -113,7 +137,8 @@ Verdict replay(const Call& call, const AttentionBackend& backend, const Attentio
               [&](const PagedRun& run, const StepResult& result, const std::vector<Request>& step) {
                 const Judgement judgement = judge(run, result, step);
                 append(verdict.faults, result.faults);
-                const StepOutputs actual = flatten(result), &theirs = expected[number];
+                verdict.steps.push_back(flatten(result));
+                const StepOutputs &actual = verdict.steps.back(), &theirs = expected[number];
                 verdict.outputs.push_back(compare(step_name(call, "out", number), actual.out,
                                                   {theirs.out, judgement.out_bounds}));
                 if (call.return_lse)

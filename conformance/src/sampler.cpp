@@ -2,11 +2,13 @@
 #include "sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <climits>
 #include <cmath>
 #include <cstddef>
 #include <initializer_list>
 #include <stdexcept>
+#include <variant>
 #include <vector>
 
 #include "rng.h"
@@ -159,6 +161,17 @@ void draw_mask_and_logits(Rng& rng, const fovea::Row& row, std::optional<Feature
   c.scale = rng.chance(70) ? usual : rng.one_of<float>({1.0F, 0.5F, 0.1F, 2 * usual});
 }
 
+// Logits beyond what half precision holds, before and behind their scale, and beyond what a program
+// may take for minus infinity. Powers of two: no order of a sum rounds, so that keys which are
+// equal have equal logits in every right computation.
+void make_extreme(Rng& rng, Call& s) {
+  constexpr double kLarge = 256;
+  s.q = Constant{rng.chance(50) ? kLarge : -kLarge};
+  s.k = rng.chance(75) ? Rule(Constant{kLarge}) : Rule(Index{});
+  s.problem.scale =
+      1 / static_cast<float>(std::bit_floor(static_cast<unsigned>(s.problem.head_size)));
+}
+
 void draw_placement(Rng& rng, const fovea::Row& row, Call& s) {
   s.layout = rng.one_of(row.layouts);
   s.num_layers = rng.between(1, 3);
@@ -241,6 +254,7 @@ Call draw_any(const fovea::Row& row, Rng& rng, std::optional<Feature> feature) {
   draw_mask_and_logits(rng, row, feature, s);
   draw_placement(rng, row, s);
   if (rng.between(1, 200) == 1) make_giant(s);
+  if (rng.chance(4)) make_extreme(rng, s);
   return s;
 }
 }  // namespace
@@ -252,6 +266,10 @@ Call draw_call(const fovea::Row& row, std::uint64_t seed, std::optional<Feature>
   for (int tries = 0; tries < 1000 && !admits_call(row, call); ++tries)
     call = draw_any(row, rng, feature);
   return call;
+}
+
+bool has_extreme_logits(const Call& call) {
+  return std::holds_alternative<Constant>(call.q) && !std::holds_alternative<Normal>(call.k);
 }
 
 bool is_long(const Call& call) {

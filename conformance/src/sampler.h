@@ -24,6 +24,8 @@ bool admits_call(const fovea::Row& row, const Call& call);
 // 0: there is none. A seed of 0 takes the first one.
 int admitted_size(const Sizes& sizes, const std::vector<int>& candidates, std::uint64_t seed);
 
+// Whether a drawn call is one with logits that are far from 0.
+bool has_extreme_logits(const Call& call);
 // More than three blocks of keys in some request; requests of different lengths.
 bool is_long(const Call& call);
 bool is_ragged(const Call& call);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -169,6 +170,31 @@ TEST(ReplayCommand, WritesTheOutputs) {
   ASSERT_EQ(steps[0].at("out").size(), 3U * 4 * 8);
   EXPECT_EQ(steps[0]["out"][0], 3.5);  // the mean of positions 0 to 7
   EXPECT_EQ(steps[0]["lse"], Json::array());
+}
+
+// A row without keys has no LSE, and logits that overflow make numbers that are none.
+TEST(ReplayCommand, WritesWhatIsNoNumberByItsName) {
+  conformance::Call call = small_call();
+  call.problem.requests = {{1, 0}, {1, 2}};
+  call.q = call.k = conformance::Constant{1e25};
+  const CallFileOf file(call);
+  const std::string path = temp_path("nan.json");
+  const Ran ran =
+      run_program({"replay", file.path(), "--backend", "cpu_reference", "--out", path, "--json"});
+  const Json steps = Json::parse(std::ifstream(path));
+  std::filesystem::remove(path);
+  std::set<std::string> texts;
+  for (const char* name : {"out", "lse"}) {
+    for (const Json& x : steps.at(0).at(name)) {
+      EXPECT_FALSE(x.is_null());
+      if (x.is_string()) texts.insert(x.get<std::string>());
+    }
+  }
+  EXPECT_TRUE(texts.contains("-inf"));
+  texts.erase("-inf");
+  EXPECT_FALSE(texts.empty());
+  for (const std::string& text : texts) EXPECT_TRUE(text == "nan" || text == "inf") << text;
+  EXPECT_EQ(ran.out.find("null"), std::string::npos) << ran.out;
 }
 
 TEST(ReplayCommand, RefusesFilesThatAreNone) {

@@ -46,7 +46,8 @@ TEST(CpuReferenceImpl, is_exact_up_to_the_rounding_of_the_output) {
   std::size_t row = 0;
   for (std::size_t r = 0; r < values.size(); ++r) {
     for (int i = 0; i < s.problem.requests[r].query_len; ++i, ++row) {
-      const conformance::Row exact = exact_row(s.problem, s.problem.requests[r], values[r], {i, 0});
+      const conformance::OutputRow exact =
+          exact_row(s.problem, s.problem.requests[r], values[r], {i, 0});
       for (std::size_t e = 0; e < exact.out.size(); ++e) {
         const double half_ulp = 0.5000001 * conformance::ulp(DType::kF32, exact.out[e]) + 1e-14;
         EXPECT_NEAR(result.out[row][e], exact.out[e], half_ulp);

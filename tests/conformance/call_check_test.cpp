@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <climits>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@ TEST(CheckCall, Layer) {
       {"layer.logits_soft_cap", [](Call& c) { c.problem.soft_cap = kNaN; }},
       {"layer.logits_soft_cap", [](Call& c) { c.problem.soft_cap = -1; }},
       {"layer.sliding_window", [](Call& c) { c.problem.window = -1; }},
+      {"layer.non_causal", [](Call& c) { c.problem.causal = false; }},
+      {"", [](Call& c) { c.problem.causal = false, c.non_causal = true; }},
+      {"", [](Call& c) { c.non_causal = true; }},
       {"layer.dtype", [](Call& c) { c.problem.dtype = DType::kI8; }},
       {"layer.kv_dtype", [](Call& c) { c.problem.kv_dtype = DType::kF8E4M3; }},
       {"layer.output_dtype", [](Call& c) { c.problem.out_dtype = static_cast<DType>(200); }},
@@ -162,12 +166,54 @@ TEST(CheckCall, Placement) {
       {"memory", [](Call& c) { c.token_stride = 1 << 30; }},
       {"", [](Call& c) { c.token_stride = 1 << 30, c.lazy_memory = true; }},
       {"memory", [](Call& c) { c.token_stride = std::int64_t{1} << 40, c.lazy_memory = true; }},
+      {"placement.token_stride", [](Call& c) { c.token_stride = 32, c.strided = Strided::kK; }},
+      {"origin.relation", [](Call& c) { c.origin.relation = static_cast<Relation>(8); }},
       {"outputs.lse_base", [](Call& c) { c.lse_base = static_cast<LseBase>(2); }},
       {"outputs.lse_layout", [](Call& c) { c.lse_layout = static_cast<LseLayout>(2); }},
       {"execution.threads", [](Call& c) { c.num_workers = 0; }},
       {"execution.threads", [](Call& c) { c.num_workers = 1025; }},
       {"", [](Call& c) { c.num_workers = 1024; }},
   });
+}
+
+// Six queries of four heads of eight, of which values have six, and two KV heads.
+TEST(CheckCall, StridesOfTheirOwn) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  expect_each({
+      {"", [](Call& c) { c.strides.q = {32, 8}; }},
+      {"", [](Call& c) { c.strides.q = {0, 11}; }},
+      {"", [](Call& c) { c.strides.q = {41, 11}; }},
+      {"placement.q_strides", [](Call& c) { c.strides.q = {40, 11}; }},
+      {"placement.q_strides", [](Call& c) { c.strides.q = {31, 0}; }},
+      {"placement.q_strides", [](Call& c) { c.strides.q = {64, 7}; }},
+      {"placement.q_strides", [](Call& c) { c.strides.q = {-64, 8}; }},
+      {"", [](Call& c) { c.strides.k = {8, 48}; }},  // tokens in heads
+      {"placement.k_strides", [](Call& c) { c.strides.k = {8, 47}; }},
+      {"placement.k_strides", [](Call& c) { c.strides.k = {8, 48}, c.padding_rows = 1; }},
+      {"", [](Call& c) { c.strides.v = {12, 6}, c.flat = true; }},
+      {"placement.v_strides", [](Call& c) { c.strides.v = {20, 7}, c.flat = true; }},
+      {"placement.out_strides", [](Call& c) { c.strides.out = {100, 100}; }},
+      {"memory", [](Call& c) { c.strides.out = {kMost, 0}; }},
+      {"memory", [](Call& c) { c.strides.out = {6, kMost}; }},
+      {"", [](Call& c) { c.strides.out = {1 << 30, 0}, c.lazy_memory = true; }},
+      {"placement.k_strides", [](Call& c) { c.strides.k = {50, 0}, c.strided = Strided::kK; }},
+      {"", [](Call& c) { c.strides.k = {50, 0}, c.strided = Strided::kQ; }},
+      {"placement.k_strides", [](Call& c) { c.strides.k = {50, 0}, c.token_stride = 50; }},
+      {"", [](Call& c) { c.strides.lse = 6; }},
+      {"placement.lse_stride", [](Call& c) { c.strides.lse = 5; }},
+      {"placement.lse_stride", [](Call& c) { c.strides.lse = 6, c.padding_rows = 1; }},
+      {"", [](Call& c) { c.strides.lse = 4, c.lse_layout = LseLayout::kTokensHeads; }},
+      {"placement.lse_stride", [](Call& c) { c.strides.lse = -9; }},
+      {"placement.lse_stride", [](Call& c) { c.strides.lse = 6, c.return_lse = false; }},
+      {"memory", [](Call& c) { c.strides.lse = kMost; }},
+  });
+  Call call = good_call();  // sums of strides that no integer holds
+  call.problem.requests = {{INT_MAX, 0}};
+  call.strides.q = {kMost, kMost};
+  EXPECT_FALSE(reasons_against(call).empty());
+  call = good_call();
+  call.strides.out = {kMost + 1, 0};
+  EXPECT_EQ(reasons_against(call).at(0).field, "placement.out_strides");
 }
 
 TEST(CheckCall, NamesEverythingThatIsWrong) {

@@ -163,6 +163,20 @@ TEST(CallBytes, RefusesWhatDoesNotFitTogether) {
         << "'" << refusal(bad.bytes) << "' does not say '" << bad.says << "'";
 }
 
+// Sizes come before numbers: nothing is decoded for a call that is refused all the same.
+TEST(CallBytes, NumbersOfACallThatIsTooLargeAreNotRead) {
+  Call call = small_call();
+  call.problem.head_size = 1 << 16;
+  call.problem.requests = {{0, 20'000}};
+  call.v = Normal{1};
+  const std::string bytes = file_with(call, {{"q.0", FileType::kF16, {0, 2, 1 << 16}, ""}});
+  EXPECT_NE(refusal(bytes).find("here: memory: "), std::string::npos) << refusal(bytes);
+  call.problem.requests = {{1 << 20, 1}};  // not even looked for
+  EXPECT_NE(refusal(file_with(call, {})).find("here: memory: "), std::string::npos);
+  call.problem.num_heads = -1;
+  EXPECT_EQ(refusal(file_with(call, {})).find("here: layer.num_heads: -1"), 0U);
+}
+
 TEST(CallBytes, NothingIsWrittenThatCannotBeRead) {
   Call call = small_call();
   call.q = Explicit{{{std::numeric_limits<double>::quiet_NaN(), 0, 0, 0}, {}}};

@@ -61,6 +61,7 @@ std::string kind_of(const std::vector<int>&) { return "ints"; }
 std::string kind_of(const std::vector<std::vector<int>>&) { return "lists of ints"; }
 std::string kind_of(const FlagSet<Poison>&) { return "poison"; }
 std::string kind_of(const Rule&) { return "rule"; }
+std::string kind_of(const Strides&) { return "strides"; }
 
 struct Lister {
   std::vector<Field>& all;
@@ -135,6 +136,8 @@ std::vector<std::string_view> wrong_values(const std::string& kind) {
       {"lists of ints", join(kNoList, Texts{"[1]", "[null]", "[[null]]", "[[1.5]]", "[[[1]]]",
                                             "[[],[2147483648]]"})},
       {"poison", join(kNoList, Texts{"[1]", "[null]", "[\"\"]", "[\"tails\",\"tails\"]", "[[]]"})},
+      {"strides", join(kNoList, Texts{"[]", "[1]", "[1,2,3]", "[1,null]", "[[1,2]]", "[1.5,2]",
+                                      "[1,9223372036854775808]"})},
       {"rule",
        {"null", "1", "\"normal\"", "[]", R"({"rule":1})", R"({"rule":"Normal"})",
         R"({"rule":null})", R"({"seed":-1})", R"({"seed":1.5})", R"({"seed":18446744073709551616})",
@@ -221,7 +224,7 @@ TEST(CallSchema, UnknownFieldsAreRefusedInEveryObject) {
             "non_causal\n"
             "requests: missing, expected a value\n"
             "request: unknown field, expected one of version, layer, requests, causal, steps, "
-            "tensors, streams, poison, cache, placement, outputs, execution");
+            "tensors, streams, poison, cache, placement, outputs, execution, origin");
 }
 
 TEST(CallSchema, IsTheOneThatIsPublished) {
@@ -244,6 +247,8 @@ TEST(CallSchema, IsTheOneThatIsPublished) {
   expect_words(kWords<CacheLayout>);
   expect_words(kWords<LseBase>);
   expect_words(kWords<LseLayout>);
+  for (const auto& w : kWords<Relation>)
+    EXPECT_NE(page.find("\"" + std::string(w.word) + "\""), std::string::npos) << w.word;
 }
 
 TEST(CallDocument, NoVersionIsTakenForAnother) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -126,6 +127,14 @@ TEST(Conformance, failures_are_shrunk) {
   EXPECT_EQ(report.rows[0].failed, 1);
 }
 
+TEST(Conformance, shrinking_has_its_time) {
+  const Report report = check_toy(ToyBackend(Fault::kEmptyRowIsNaN),
+                                  {.cases = 1000, .max_failures = 1, .shrink_seconds = 0});
+  ASSERT_EQ(report.failures.size(), 1U);
+  EXPECT_EQ(messages(report).find("q=[ 1 ] kv=[ 0 ] H=1/1 D=1 Dv=1"), std::string::npos)
+      << messages(report);
+}
+
 TEST(Conformance, ends_with_so_many_failures) {
   const Report report =
       check_toy(ToyBackend(Fault::kEmptyRowIsNaN), {.cases = 100000, .max_failures = 3});
@@ -178,6 +187,61 @@ TEST(Conformance, rows_that_this_machine_cannot_run_are_skipped) {
   EXPECT_EQ(report.rows[0].row, "toy");
 }
 
+TEST(Conformance, a_backend_without_a_row_for_this_machine_is_a_failure) {
+  fovea::Row elsewhere = toy_row();
+  elsewhere.devices.min_level = CpuLevel::kAmx;
+  Device device = Device::host();
+  device.cpu_level = CpuLevel::kAvx2;
+  const Report report =
+      check_conformance(ToyBackend(Fault::kNone, {elsewhere}), device, {.cases = 150});
+  EXPECT_EQ(messages(report), "nothing was checked: this machine runs none of the rows\n");
+  EXPECT_EQ(report.failed, 1);
+  EXPECT_EQ(report.skipped, 1);
+}
+
+TEST(Conformance, what_the_kit_cannot_try_is_a_failure) {
+  fovea::Row row = toy_row();
+  row.features.insert(Feature::kSinks);
+  row.features.insert(Feature::kAlibi);
+  const Report report = check_toy(ToyBackend(Fault::kNone, {row}), {.cases = 150});
+  EXPECT_EQ(messages(report),
+            "row toy declares what no call can ask for, so that nothing proves it: "
+            "feature sinks, feature alibi\n");
+  EXPECT_GT(report.rows.at(0).cases, 100);
+}
+
+// What else must be run is not taken from the calls that were asked for.
+TEST(Conformance, every_row_gets_a_call) {
+  fovea::Row first = toy_row(), second = toy_row();
+  second.name = "second";
+  const Report report = check_toy(ToyBackend(Fault::kNone, {first, second}), {.cases = 1});
+  EXPECT_EQ(report.failed, 0) << messages(report);
+  ASSERT_EQ(report.rows.size(), 2U);
+  for (const RowReport& row : report.rows) EXPECT_GE(row.cases, 1) << row.row;
+  EXPECT_EQ(report.cases, report.rows[0].cases + report.rows[1].cases);
+}
+
+TEST(Conformance, a_failure_that_cannot_be_saved_is_told) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / "fovea_no_folder";
+  std::ofstream(file) << "a file";
+  const Report report = check_toy(ToyBackend(Fault::kEmptyRowIsNaN),
+                                  {.cases = 1000, .save_dir = file.string(), .max_failures = 1});
+  std::filesystem::remove(file);
+  ASSERT_EQ(report.failures.size(), 1U);
+  EXPECT_EQ(report.failures[0].file, "");
+  EXPECT_NE(messages(report).find("\n(not saved: "), std::string::npos) << messages(report);
+}
+
+TEST(Conformance, batch_invariance_is_counted_where_it_shows) {
+  const Report some = check_toy(ToyBackend(), {.cases = 300});
+  const RowReport& row = some.rows.at(0);
+  EXPECT_LT(row.histogram.at("feature batch_invariance").calls, row.cases / 3);
+  const Report all = check_toy(ToyBackend(), {.cases = 300, .feature = Feature::kBatchInvariance});
+  EXPECT_EQ(all.failed, 0) << messages(all);
+  const auto& histogram = all.rows.at(0).histogram;
+  EXPECT_EQ(histogram.at("feature batch_invariance").calls, histogram.at("dtype f32").calls);
+}
+
 TEST(Conformance, one_row_and_one_feature) {
   fovea::Row first = toy_row(), second = toy_row();
   first.name = "first";
@@ -211,6 +275,7 @@ TEST(Conformance, options_that_make_no_sense) {
   };
   EXPECT_EQ(argument({.cases = 0}), "cases");
   EXPECT_EQ(argument({.max_failures = 0}), "max_failures");
+  EXPECT_EQ(argument({.shrink_seconds = -1}), "shrink_seconds");
   EXPECT_EQ(argument({.cases = 10, .row = "nobody"}), "row");
   EXPECT_EQ(argument({.cases = 10, .feature = Feature::kSinks}), "feature");
 }

@@ -111,7 +111,7 @@ TEST(Dense, rows_without_keys_are_empty) {
   for (const Request r : {Request{3, 0}, Request{3, 1}}) {
     const Case c = small_case(r);
     const Values v = make_values(c, r, {constant(1), constant(1), constant(1)});
-    for (const Row& row : {exact_row(c, r, v, {0, 0}), same_precision_row(c, r, v, {0, 0})}) {
+    for (const OutputRow& row : {exact_row(c, r, v, {0, 0}), same_precision_row(c, r, v, {0, 0})}) {
       EXPECT_EQ(row.out, std::vector<double>(8, 0.0));
       EXPECT_EQ(row.lse, -kInfinity);
     }
@@ -125,7 +125,7 @@ TEST(Dense, hidden_tokens_do_not_matter) {
   Values v = make_values(c, {1, 3}, means());
   for (const double poison : {kNaN, kInfinity}) {
     v.keys[0] = v.values[0] = poison;  // of position 0
-    for (const Row& row :
+    for (const OutputRow& row :
          {exact_row(c, {1, 3}, v, {0, 0}), same_precision_row(c, {1, 3}, v, {0, 0})})
       EXPECT_EQ(row.out[0], 1.5);
   }
@@ -149,7 +149,7 @@ TEST(Dense, the_scale_comes_before_the_cap) {
   c.soft_cap = 2;
   const Fills fills{constant(1), [](int p, int, int) { return p * 2.0; }, index_fill()};
   expect_rows(c, fills, {0.7159040902975});
-  const Row row = exact_row(c, {1, 2}, make_values(c, {1, 2}, fills), {0, 0});
+  const OutputRow row = exact_row(c, {1, 2}, make_values(c, {1, 2}, fills), {0, 0});
   EXPECT_NEAR(row.lse, 1.258443387612, 1e-11);  // ln(1 + e^0.924234)
 }
 
@@ -243,8 +243,8 @@ TEST(Dense, a_part_of_a_request) {
   const Case c = small_case({3, 3});
   const Fill q = [](int query, int, int) { return query * 0.5; };
   const Values v = make_values(c, {3, 3}, {q, index_fill(), index_fill()});
-  const Row whole = exact_row(c, {3, 3}, v, {2, 0});
-  const Row part = exact_row(c, {1, 3}, v, {0, 0, 2});
+  const OutputRow whole = exact_row(c, {3, 3}, v, {2, 0});
+  const OutputRow part = exact_row(c, {1, 3}, v, {0, 0, 2});
   EXPECT_EQ(part.out, whole.out);
   EXPECT_EQ(part.lse, whole.lse);
   EXPECT_NE(exact_row(c, {1, 3}, v, {0, 0, 1}).lse, whole.lse);
@@ -274,14 +274,25 @@ TEST(Dense, a_plain_program_sums_in_float32) {
 TEST(Dense, tolerance_is_twice_the_error_and_an_ulp) {
   Case c;
   c.out_dtype = DType::kBF16;
-  const Row exact{{1, 0.5, 0}, 2}, same{{1.25, 0.5, 0}, 2};
-  const Row t = tolerance(c, exact, same);
+  const OutputRow exact{{1, 0.5, 0}, 2}, same{{1.25, 0.5, 0}, 2};
+  const OutputRow t = tolerance(c, exact, same);
   EXPECT_EQ(t.out[0], 2 * 0.25 + std::ldexp(1, -7));
   EXPECT_EQ(t.out[2], 2 * 0.25 + std::ldexp(1, -9));  // one ulp at the error itself
   EXPECT_EQ(t.lse, 4 * std::ldexp(1, -22));
   EXPECT_EQ(tolerance(c, exact, {{1, 0.5, 0}, 3}).lse, 2 + std::ldexp(1, -22));
   c.out_dtype = DType::kF32;
   EXPECT_EQ(tolerance(c, exact, same).out[2], 2 * 0.25 + std::ldexp(1, -23));
+}
+
+// A plain program that leaves the range of its numbers does not make every number right.
+TEST(Dense, tolerance_is_finite) {
+  const OutputRow exact{{1, 2, 3}, 4};
+  for (const double beyond : {kInfinity, -kInfinity, kNaN}) {
+    const OutputRow t = tolerance({}, exact, {{beyond, 2.5, 3}, beyond});
+    EXPECT_EQ(t.out[0], 2 * 0.5 + std::ldexp(1, -22));
+    EXPECT_EQ(t.lse, 4 * std::ldexp(1, -21));
+  }
+  EXPECT_EQ(tolerance({}, {{0}, -kInfinity}, {{0}, -kInfinity}).lse, 0);
 }
 
 TEST(Dense, a_case_in_one_line) {

@@ -23,13 +23,13 @@ std::vector<std::string> counted(const RowReport& report, std::int64_t calls) {
 TEST(Histogram, a_call_under_everything_that_it_has) {
   Call call = toy_call({{1, 3}});
   RowReport report;
-  count(report, toy_row(), call);
-  EXPECT_EQ(counted(report, 1),
-            (std::vector<std::string>{
-                "block_size 4", "cache paged", "dtype f32", "feature batch_invariance",
-                "feature lse", "group_size 1", "head_size below 16", "kv_dtype f32",
-                "layout " + std::string(name_of(CacheLayout::kLBNHC)), "output_dtype f32",
-                "requests one", "strided none", "threads 1"}));
+  count(report, call);
+  EXPECT_EQ(
+      counted(report, 1),
+      (std::vector<std::string>{"block_size 4", "cache paged", "dtype f32", "feature lse",
+                                "group_size 1", "head_size below 16", "kv_dtype f32",
+                                "layout " + std::string(name_of(CacheLayout::kLBNHC)),
+                                "output_dtype f32", "requests one", "strided none", "threads 1"}));
 }
 
 TEST(Histogram, features) {
@@ -38,23 +38,32 @@ TEST(Histogram, features) {
   call.problem.window = 2;
   call.problem.soft_cap = 1;
   call.non_causal = true;
-  fovea::Row row = toy_row();
-  row.features = {};
   RowReport report;
-  count(report, row, call);
+  count(report, call);
   EXPECT_EQ(report.histogram.count("feature sliding_window"), 1U);
   EXPECT_EQ(report.histogram.count("feature soft_cap"), 1U);
   EXPECT_EQ(report.histogram.count("feature non_causal"), 1U);
   EXPECT_EQ(report.histogram.count("feature lse"), 0U);
   EXPECT_EQ(report.histogram.count("feature batch_invariance"), 0U);
+  count(report, Feature::kBatchInvariance, call);
+  EXPECT_EQ(report.histogram.at("feature batch_invariance").calls, 1);
+}
+
+// The layout says nothing about a cache that the library did not lay out.
+TEST(Histogram, layouts_of_paged_caches_only) {
+  Call call = toy_call({{1, 3}});
+  call.cache_form = CacheForm::kPlanes;
+  RowReport report;
+  count(report, call);
+  for (const auto& [name, n] : report.histogram) EXPECT_FALSE(name.starts_with("layout")) << name;
 }
 
 // Of three calls, one is long and two are ragged.
 TEST(Histogram, long_and_ragged_calls) {
   RowReport report;
-  count(report, toy_row(), toy_call({{1, 12}}));
-  count(report, toy_row(), toy_call({{1, 13}, {1, 3}}));
-  count(report, toy_row(), toy_call({{1, 3}, {2, 3}}));
+  count(report, toy_call({{1, 12}}));
+  count(report, toy_call({{1, 13}, {1, 3}}));
+  count(report, toy_call({{1, 3}, {2, 3}}));
   const Count& n = report.histogram["feature lse"];
   EXPECT_EQ(n.calls, 3);
   EXPECT_EQ(n.long_calls, 1);
@@ -66,7 +75,7 @@ TEST(Histogram, long_and_ragged_calls) {
 TEST(Histogram, sizes_and_lengths) {
   const auto has = [](const Call& call, const std::string& name) {
     RowReport report;
-    count(report, toy_row(), call);
+    count(report, call);
     return report.histogram.contains(name);
   };
   Call call = toy_call({{0, 5}, {1, 0}, {4, 2000}});

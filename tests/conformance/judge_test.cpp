@@ -104,6 +104,31 @@ TEST(Judge, rows_without_keys) {
   EXPECT_EQ(judge(run, result_of({{kNaN, 0}}, {-kInfinity}), {{1, 0}}).out.error_ratio, kInfinity);
 }
 
+// The logits of a plain program overflow in float32, so that it has no result.
+TEST(Judge, where_a_plain_program_overflows) {
+  Call call = probe({{1, 2}});
+  call.q = call.k = Constant{1e20};
+  const PagedRun run(call);
+  const StepResult right = result_of({{0.5, 0.5}}, {kInfinity});  // 2e40 is none of float32
+  EXPECT_EQ(judge(run, right, {{1, 2}}).text, "");
+  for (const double wrong : {0.0, 0.51, 1e30, kInfinity, kNaN})
+    EXPECT_GT(judge(run, result_of({{0.5, wrong}}, {kInfinity}), {{1, 2}}).out.error_ratio, 1);
+  for (const double wrong : {0.0, 3e38, -kInfinity, kNaN})
+    EXPECT_GT(judge(run, result_of(right.out, {wrong}), {{1, 2}}).lse.error_ratio, 1);
+}
+
+TEST(Judge, outputs_beyond_their_type) {
+  Call call = probe({{1, 2}});
+  call.v = Constant{70000};
+  call.problem.out_dtype = DType::kF16;
+  const PagedRun run(call);
+  const Judgement j = judge(run, result_of({{kInfinity, kInfinity}}, {kLn2}), {{1, 2}});
+  EXPECT_EQ(j.text, "");
+  EXPECT_EQ(j.out.error_ratio, 0);
+  for (const double wrong : {65504.0, -kInfinity, kNaN})
+    EXPECT_NE(check(run, result_of({{kInfinity, wrong}}, {kLn2})), "");
+}
+
 TEST(Judge, an_lse_that_nobody_asked_for) {
   Call call = probe({{1, 2}});
   call.return_lse = false;

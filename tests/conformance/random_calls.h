@@ -75,6 +75,12 @@ inline Call draw_any_call(std::uint64_t seed) {
   for (const Poison p : {Poison::kUnowned, Poison::kTails, Poison::kHidden, Poison::kPadding}) {
     if (rng.chance(70)) call.poison.insert(p);
   }
+  if (call.strided == Strided::kNone && rng.chance(30)) {
+    call.strides = {.q = {.token = c.num_heads * c.head_size + 5},
+                    .v = {.token = c.num_kv_heads * c.head_size_v + 7}};
+    if (call.return_lse) call.strides.lse = 1 << 14;
+  }
+  if (rng.chance(10)) call.origin = {kAllRelations[rng() % kAllRelations.size()], rng()};
   return call;
 }
 

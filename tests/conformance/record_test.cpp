@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <limits>
 
+#include "conformance/placed_call.h"
+#include "conformance/toy_backend.h"
 #include "fovea/base/error.h"
 #include "fovea/conformance/call_file.h"
 #include "fovea/conformance/replay.h"
@@ -52,7 +54,8 @@ TEST(Record, gives_the_same_outputs_anywhere) {
     const Call call = draw_call(row, seed);
     if (call.lazy_memory) continue;
     const Recorded recorded = record(call, backend);
-    ASSERT_FALSE(recorded.result.refusal) << describe(call);
+    ASSERT_FALSE(recorded.result.refusal) << to_text(*recorded.result.refusal) << '\n'
+                                          << describe(call);
     const Call read = parse_call(to_bytes(recorded.call), "recorded");
     EXPECT_EQ(read, recorded.call);
     EXPECT_EQ(read.problem, call.problem);
@@ -79,24 +82,61 @@ TEST(Record, is_right_where_the_call_is) {
   }
 }
 
-TEST(Record, refuses_what_is_not_in_host_memory) {
-  const Registry registry = Registry::builtin();
-  const AttentionBackend& backend = registry.find("cpu");
-  Call call = draw_call(backend.rows()[0], 1);
-  call.problem.requests = {{1, 3}};
-  const AttentionLayer layer(layer_spec(call), backend, Device::host(), Context{});
-  PagedRun run(call);
-  std::optional<Call> recorded;
-  const StepResult result = run.run_edited(backend, nullptr, [&](Given& g) {
-    const TensorView far(g.q.data(), g.q.dtype(), g.q.shape(), g.q.strides(),
-                         {DeviceType::kCuda, 0});
-    recorded = record_call(
-        layer, g.batch,
-        {.q = far, .k = g.k, .v = g.v, .cache = g.cache, .tables = g.tables, .out = g.out});
-  });
-  EXPECT_FALSE(recorded);
-  ASSERT_TRUE(result.refusal);
-  EXPECT_EQ(result.refusal->at(0).field, "q");
+// What a call has no word for is another layer's.
+TEST(Record, refuses_other_layers) {
+  fovea::Row row = toy_row();
+  row.attn_types.insert(AttentionType::kEncoderOnly);
+  const ToyBackend toy(Fault::kNone, {row});
+  const Call call = toy_call({{1, 3}});
+  const test::PlacedCall placed(call);
+  LayerSpec spec = layer_spec(call);
+  spec.attn_type = AttentionType::kEncoderOnly;
+  try {
+    placed.record(spec, toy);
+    ADD_FAILURE() << "recorded as a decoder's";
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.reasons().at(0).field, "attn_type");
+  }
+}
+
+// A layer that may be asked for the LSE is another one than a layer that may not.
+TEST(Record, keeps_what_the_layer_promises) {
+  const ToyBackend toy;
+  Call call = toy_call({{1, 3}});
+  test::PlacedCall placed(call);
+  placed.given.wants_lse = false;
+  EXPECT_TRUE(placed.record(toy).return_lse);
+  LayerSpec spec = layer_spec(call);
+  spec.return_lse = false;
+  EXPECT_FALSE(placed.record(spec, toy).return_lse);
+  spec.non_causal = true;
+  EXPECT_TRUE(placed.record(spec, toy).non_causal);
+  spec.sliding_window = -1;  // none
+  EXPECT_EQ(placed.record(spec, toy).problem.window, 0);
+}
+
+// A cached number that no token of this layer can have made.
+TEST(Record, refuses_numbers_of_another_layer) {
+  const ToyBackend toy;
+  for (const double wrong : {0.1, std::numeric_limits<double>::quiet_NaN()}) {
+    Call call = toy_call({{1, 3}});
+    call.v = Constant{1};
+    fovea::Row row = toy_row();
+    row.dtypes.insert(DType::kBF16);
+    const ToyBackend mixed(Fault::kNone, {row});
+    call.problem.dtype = call.problem.out_dtype = DType::kBF16;
+    const test::PlacedCall placed(call);
+    EXPECT_NO_THROW(placed.record(mixed));
+    const TensorView& values = placed.given.cache.values;
+    const auto id = *placed.given.tables.block_table.data_as<std::int32_t>();
+    values.data_as<float>()[id * values.stride(0)] = static_cast<float>(wrong);
+    try {
+      placed.record(mixed);
+      ADD_FAILURE() << wrong;
+    } catch (const InputError& e) {
+      EXPECT_EQ(e.reasons().at(0).field, "cache.values") << e.what();
+    }
+  }
 }
 
 }  // namespace

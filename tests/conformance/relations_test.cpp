@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -69,6 +70,24 @@ TEST_P(RelationsTest, finds_its_fault) {
 
 TEST_P(RelationsTest, finds_nothing_in_a_sound_backend) {
   EXPECT_EQ(find(GetParam().relation, Fault::kNone, toy_row()).differences, 0);
+}
+
+// A row may exclude a relative of a call that it admits: the layer would refuse it.
+TEST_P(RelationsTest, asks_for_nothing_that_the_row_excludes) {
+  fovea::Row row = toy_row();
+  const Term window{Field::kFeature, {1, 1}, Feature::kSlidingWindow};
+  const Term soft_cap{Field::kFeature, {1, 1}, Feature::kSoftCap};
+  const Term small{Field::kBlockSize, {1, 7}}, no_cap{Field::kFeature, {0, 0}, Feature::kSoftCap};
+  row.exclusions = {
+      {{window, soft_cap}, "a window with a cap"},
+      {{soft_cap, small}, "a cap in small blocks"},
+      {{window, no_cap, {Field::kBlockSize, {8, INT_MAX}}}, "a window in large ones"}};
+  const Findings found = find(GetParam().relation, Fault::kNone, row);
+  EXPECT_GT(found.calls, 50);
+  EXPECT_EQ(found.texts, std::vector<std::string>());
+  if (GetParam().relation == Relation::kBlockSize || GetParam().relation == Relation::kOrder) {
+    EXPECT_GT(find(GetParam().relation, GetParam().fault, row).differences, 5);
+  }
 }
 
 // Other bits in another batch are a fault of rows that promise the same ones; a call made twice

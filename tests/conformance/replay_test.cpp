@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -161,6 +163,43 @@ TEST(ReplayAgainst, refusals_of_either) {
   const Call call = call_of_two_requests();
   EXPECT_EQ(replay(call, ToyBackend(Fault::kRefuses), ToyBackend()).status, Status::kRefused);
   EXPECT_EQ(replay(call, ToyBackend(), ToyBackend(Fault::kRefuses)).status, Status::kRefused);
+}
+
+// The toy's numbers depend on how many calls it had: what was judged is what is told.
+TEST(Replay, tells_the_outputs_that_it_judged) {
+  const Call call = call_in_steps();
+  const Verdict v = replay(call, ToyBackend(Fault::kSeesCallNumber));
+  const std::vector<StepOutputs> first = outputs_of(call, ToyBackend(Fault::kSeesCallNumber));
+  ASSERT_EQ(v.steps.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(v.steps[i].out, first[i].out);
+    EXPECT_EQ(v.steps[i].lse, first[i].lse);
+  }
+  const Verdict other = replay(call, ToyBackend(), ToyBackend(Fault::kSeesCallNumber));
+  ASSERT_EQ(other.steps.size(), 2U);
+  EXPECT_EQ(other.steps[0].out, outputs_of(call, ToyBackend())[0].out);  // not those compared with
+  EXPECT_TRUE(replay(call, ToyBackend(Fault::kRefuses)).steps.empty());
+}
+
+// A file that shows a difference between two right calls still shows it.
+TEST(Replay, a_difference_from_a_relative) {
+  const ToyBackend sound, toy(Fault::kSeesBatchSize);
+  Call call = call_of_two_requests();
+  EXPECT_EQ(replay(call, toy).status, Status::kMatch);
+  int differs = 0;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    call.origin = {Relation::kAlone, seed};
+    EXPECT_EQ(replay(call, sound).status, Status::kMatch);
+    const Verdict v = replay(call, toy);
+    if (v.status == Status::kMatch) continue;
+    ++differs;
+    ASSERT_EQ(v.faults.size(), 1U);
+    EXPECT_TRUE(v.faults[0].starts_with("a request alone: right within the bound")) << v.faults[0];
+    EXPECT_EQ(v.outputs.size(), 2U);
+  }
+  EXPECT_GT(differs, 5);
+  call.origin = {Relation::kThreads, 1};
+  EXPECT_EQ(replay(call, toy).status, Status::kMatch);  // in that it is sound
 }
 
 TEST(OutputsOf, as_they_were_stored) {

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "conformance/random_rows.h"
@@ -142,6 +144,31 @@ TEST_F(SamplerTest, every_shape_and_place) {
     EXPECT_LE(*sizes.rbegin(), row.name == "tiled" ? 512 : 1024);
     for (const auto& [what, n] : seen) EXPECT_GE(n, 20) << what;
     EXPECT_EQ(seen.size(), kAllCacheLayouts.size() + 5 + 3 + 9 + 2 + 3 + 4 + 11);
+  });
+}
+
+// Before their scale and behind it, of both signs, in every type.
+TEST_F(SamplerTest, logits_beyond_half_precision) {
+  for_rows([](const fovea::Row&, const std::vector<Call>& calls) {
+    std::map<std::string, int> seen;
+    for (const Call& c : calls) {
+      if (!has_extreme_logits(c)) continue;
+      const auto* k = std::get_if<Constant>(&c.k);
+      if (k == nullptr) {
+        ++seen["keys of their own"];
+        continue;
+      }
+      const Case& p = c.problem;
+      const double logit = std::get<Constant>(c.q).value * k->value * p.head_size;
+      EXPECT_GT(std::fabs(logit), 65504);
+      EXPECT_GT(std::fabs(logit * static_cast<double>(p.scale)), 65504);
+      ++seen[logit < 0 ? "negative" : "positive"];
+      ++seen["dtype " + std::string(name_of(p.dtype))];
+      seen["without a cap"] += p.soft_cap == 0;
+      seen["some key"] += logit < 0 && is_long(c);
+    }
+    EXPECT_EQ(seen.size(), 8U);
+    for (const auto& [what, n] : seen) EXPECT_GE(n, 20) << what;
   });
 }
 

@@ -47,6 +47,17 @@ TEST(StepTensors, only_the_named_tensor_has_gaps) {
   EXPECT_TRUE(v.given(v.k).is_dense());
 }
 
+TEST(StepTensors, each_may_have_strides_of_its_own) {
+  Call call = call_of_five_rows();
+  call.strides = {.q = {.token = 40}, .k = {.token = 4, .head = 20}, .out = {.head = 7}, .lse = 9};
+  StepTensors t(call, call.problem.requests);
+  EXPECT_EQ(describe(t.given(t.q)), "f32 [5, 6, 4] strides [40, 4, 1] on cpu");
+  EXPECT_EQ(describe(t.given(t.k)), "f32 [5, 2, 4] strides [4, 20, 1] on cpu");
+  EXPECT_TRUE(t.given(t.v).is_dense());
+  EXPECT_EQ(describe(t.given(t.out)), "f32 [5, 6, 3] strides [42, 7, 1] on cpu");
+  EXPECT_EQ(describe(t.lse_view.data), "f32 [6, 5] strides [9, 1] on cpu");
+}
+
 TEST(StepTensors, flat_ones_keep_their_heads_together) {
   Call call = call_of_five_rows();
   call.flat = true;

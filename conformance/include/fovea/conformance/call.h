@@ -69,11 +69,38 @@ std::string_view name_of(Poison p);
 enum class Strided : std::uint8_t { kNone, kQ, kK, kV, kOut };
 std::string_view name_of(Strided s);
 
+struct Strides {
+  std::int64_t token = 0, head = 0;  // elements from one to the next; 0: dense
+  bool operator==(const Strides&) const = default;
+};
+struct TensorStrides {
+  Strides q = {}, k = {}, v = {}, out = {};
+  std::int64_t lse = 0;  // from one row of it to the next
+  bool operator==(const TensorStrides&) const = default;
+};
+
 // How keys and values lie in the pool. kPaged: as the library lays them out. kPlanes: a block is a
 // plane of keys and a plane of values. kSparseKeys: keys are every second row of their own buffer,
 // values lie dense behind it.
 enum class CacheForm : std::uint8_t { kPaged, kPlanes, kSparseKeys };
 std::string_view name_of(CacheForm f);
+
+// How a call must agree with others, which a seed makes from it.
+enum class Relation : std::uint8_t {
+  kNone,
+  kTwice,   // the same call twice
+  kPlaces,  // other physical blocks, another table
+  kAlone,   // one of its requests alone
+  kChunks,  // in several calls
+  kBlockSize,
+  kThreads,  // one, or two
+  kOrder,    // before and after a call that differs in one thing
+};
+struct Origin {
+  Relation relation = Relation::kNone;
+  std::uint64_t seed = 0;
+  bool operator==(const Origin&) const = default;
+};
 
 struct Call {
   Case problem = {};
@@ -92,6 +119,7 @@ struct Call {
   CacheForm cache_form = CacheForm::kPaged;  // the others have one layer and ignore the layout
   Strided strided = Strided::kNone;
   bool head_major = false;        // the strided tensor's heads lie outside its tokens
+  TensorStrides strides = {};     // of tensors whose strides say nothing else
   bool flat = false;              // tensors are [tokens, heads · size]
   int padding_rows = 0;           // behind the live tokens
   bool padded_slots = false;      // the slot mapping covers them, with -1
@@ -109,13 +137,13 @@ struct Call {
   // pages that are committed when they are touched, without poison.
   std::int64_t token_stride = 0;
   bool lazy_memory = false;
+  Origin origin = {};  // of a file that shows a difference
   bool operator==(const Call&) const = default;
 };
 
 // InputError with everything about a call that makes no sense by itself, whatever the backend.
 void check(const Call& call);
-// One line, for messages.
-std::string describe(const Call& call);
+std::string describe(const Call& call);  // one line, for messages
 // The layer that the call asks for.
 LayerSpec layer_spec(const Call& call);
 

@@ -23,12 +23,13 @@ struct Progress {
 
 struct Options {
   std::uint64_t seed = 1;
-  std::int64_t cases = 1000;  // calls, over all rows
+  std::int64_t cases = 1000;  // calls, over all rows, those that must agree with another included
   double seconds = 0;         // above 0: as many calls as that time allows, instead of `cases`
   std::optional<Feature> feature = {};  // only calls with it
   std::string row = {};                 // only the row of this name; empty: all
   std::string save_dir = {};            // shrunk failing calls become files there; empty: none
   int max_failures = 10;                // the run ends with so many
+  double shrink_seconds = 20;           // for making one failing call small, at most
   std::function<void(const Progress&)> progress = {};  // every few calls; may throw to end the run
 };
 
@@ -53,7 +54,7 @@ struct Failure {
 
 struct Report {
   std::string backend;
-  std::int64_t cases = 0;                // calls that ran
+  std::int64_t cases = 0;                // random calls that were judged
   std::int64_t failed = 0;               // of them, and of what follows
   std::int64_t refused_as_declared = 0;  // problems that no row declares, refused by name
   std::int64_t skipped = 0;              // rows that this machine cannot run
