@@ -13,6 +13,8 @@ run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 run(${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${consumer_build} -G ${GENERATOR}
     -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
     -DFOVEA_VERSION=${VERSION} "-DCMAKE_CXX_FLAGS=${FLAGS}"
-    -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DCMAKE_DISABLE_FIND_PACKAGE_dnnl=ON)
+    -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DCMAKE_DISABLE_FIND_PACKAGE_dnnl=ON
+    -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON -DEXAMPLES=${EXAMPLES_DIR})
 run(${CMAKE_COMMAND} --build ${consumer_build})
 run(${consumer_build}/consumer)
+run(${consumer_build}/proof)
