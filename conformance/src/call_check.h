@@ -50,6 +50,9 @@ inline std::int64_t manager_block_tokens(const Call& call) {
   return std::int64_t{call.block_size} * call.kernel_blocks_per_manager_block;
 }
 
+// Whether a manager block can be seen as several kernel blocks: its tokens are one run, one behind
+// the other.
+bool can_cut(const Call& call);
 // The cache, its blocks, and the memory that the call takes; all sizes and lengths are known to be
 // in range.
 void check_cache(const Call& call, Against& against);

@@ -13,23 +13,6 @@
 
 namespace fovea::conformance {
 
-namespace {
-constexpr double kMiB = 1048576;
-constexpr double kMaxBytes = 4096 * kMiB, kMaxLazyBytes = 1048576 * kMiB;
-
-std::int64_t num_blocks_of(const Call& call, const Request& r) {
-  return (r.kv_len + manager_block_tokens(call) - 1) / manager_block_tokens(call);
-}
-
-// What a call whose blocks are placed by its seed has at least: two more than are used, and up to
-// two by chance.
-std::int64_t least_blocks(const Call& call) {
-  std::int64_t sum = 4;
-  for (const Request& r : call.problem.requests) sum += num_blocks_of(call, r);
-  return sum;
-}
-
-// A manager block is seen as kernel blocks only where its tokens are one run, one behind the other.
 bool can_cut(const Call& call) {
   const bool has_one_layer = call.num_layers == 1, has_one_head = call.problem.num_kv_heads == 1;
   if (call.cache_form != CacheForm::kPaged) return call.cache_form == CacheForm::kSparseKeys;
@@ -46,6 +29,22 @@ bool can_cut(const Call& call) {
       return has_one_layer && has_one_head;
   }
   return false;
+}
+
+namespace {
+constexpr double kMiB = 1048576;
+constexpr double kMaxBytes = 4096 * kMiB, kMaxLazyBytes = 1048576 * kMiB;
+
+std::int64_t num_blocks_of(const Call& call, const Request& r) {
+  return (r.kv_len + manager_block_tokens(call) - 1) / manager_block_tokens(call);
+}
+
+// What a call whose blocks are placed by its seed has at least: two more than are used, and up to
+// two by chance.
+std::int64_t least_blocks(const Call& call) {
+  std::int64_t sum = 4;
+  for (const Request& r : call.problem.requests) sum += num_blocks_of(call, r);
+  return sum;
 }
 
 void check_form(const Call& call, Against& against) {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "arguments.h"
+#include "asked_layers.h"
 #include "fovea/base/error.h"
 #include "fovea/conformance/call_file.h"
 #include "histogram.h"
@@ -28,11 +29,6 @@ namespace fovea::conformance {
 namespace {
 using Clock = std::chrono::steady_clock;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-bool runs_on(const fovea::Row& row, const Device& device) {
-  return row.devices.type == DeviceType::kCpu && device.id.type == DeviceType::kCpu &&
-         row.devices.min_level <= device.cpu_level;
-}
 
 class Kit {
  public:

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "call_check.h"
 #include "rng.h"
 
 namespace fovea::conformance {
@@ -175,14 +176,10 @@ void make_extreme(Rng& rng, Call& s) {
 void draw_placement(Rng& rng, const fovea::Row& row, Call& s) {
   s.layout = rng.one_of(row.layouts);
   s.num_layers = rng.between(1, 3);
-  // Pages of a manager block can only be cut where its tokens are outermost in one layer.
-  if (s.layout == CacheLayout::kLBNHC && rng.chance(30)) {
-    s.kernel_blocks_per_manager_block = rng.between(2, 4);
-  }
   s.cache_form = rng.one_of<CacheForm>({CacheForm::kPaged, CacheForm::kPaged, CacheForm::kPaged,
                                         CacheForm::kPlanes, CacheForm::kSparseKeys});
-  if (s.cache_form == CacheForm::kPlanes) s.kernel_blocks_per_manager_block = 1;
   if (s.cache_form != CacheForm::kPaged) s.num_layers = 1;
+  if (can_cut(s) && rng.chance(30)) s.kernel_blocks_per_manager_block = rng.between(2, 4);
   s.layer = rng.between(0, s.num_layers - 1);
   s.strided = rng.one_of<Strided>(
       {Strided::kNone, Strided::kNone, Strided::kQ, Strided::kK, Strided::kV, Strided::kOut});
@@ -202,7 +199,7 @@ void make_giant(Call& s) {
   constexpr std::int64_t kElements = std::int64_t{1} << 32;
   const Case& c = s.problem;
   if (c.requests.empty()) return;
-  const int tokens = s.block_size * s.kernel_blocks_per_manager_block;
+  const auto tokens = static_cast<int>(manager_block_tokens(s));
   const std::int64_t block = std::int64_t{tokens} * c.num_kv_heads * (c.head_size + c.head_size_v);
   const std::int64_t num_blocks = kElements / block;
   if (num_blocks * s.kernel_blocks_per_manager_block > INT_MAX) return;

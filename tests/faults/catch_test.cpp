@@ -22,7 +22,7 @@ namespace {
 // A minute's worth on a machine of two cores.
 constexpr std::int64_t kCalls = 15000;
 
-// Prints a line for the list in docs/testing.md, and what was found.
+// Prints a line for the list in docs/faults.md, and what was found.
 void expect_caught(const FaultInfo& fault) {
   conformance::Options options;
   options.cases = kCalls;
