@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <exception>
 #include <filesystem>
@@ -226,11 +227,19 @@ class Kit {
     report_.failures.push_back(std::move(failure));
   }
 
+  static std::string file_name(std::string_view name) {
+    std::string clean(name);
+    std::ranges::replace_if(
+        clean, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+    return clean;
+  }
+
   // A disk that is full must not hide the failure.
   void save(const Call& call, Failure& failure) const {
     const std::filesystem::path file =
         std::filesystem::path(options_.save_dir) /
-        fmt::format("{}_{}.safetensors", backend_.name(), report_.failures.size());
+        fmt::format("{}_seed{}_{}.safetensors", file_name(backend_.name()), options_.seed,
+                    report_.failures.size());
     try {
       std::filesystem::create_directories(options_.save_dir);
       save_call(call, file.string());
@@ -252,7 +261,9 @@ class Kit {
 
 Report check_conformance(const AttentionBackend& backend, const Device& device,
                          const Options& options) {
-  if (options.seconds <= 0 && options.cases <= 0)
+  if (!(options.seconds >= 0))
+    throw InputError("seconds", fmt::format("{}", options.seconds), "0 or more");
+  if (options.seconds == 0 && options.cases <= 0)
     throw InputError("cases", fmt::format("{}", options.cases), "1 or more");
   if (options.max_failures < 1)
     throw InputError("max_failures", fmt::format("{}", options.max_failures), "1 or more");

@@ -26,7 +26,7 @@ int draw_size(Rng& rng, const Sizes& sizes, const std::vector<int>& candidates) 
 
 int draw_head_size(Rng& rng, const Sizes& sizes) {
   if (rng.chance(3)) {
-    return draw_size(rng, sizes, {192, 255, 256, 320, 511, 512, 768, 1023, 1024});
+    return draw_size(rng, sizes, {192, 255, 256, 320, 511, 512, 768, 1023, 1024, 1100, 2048});
   }
   if (rng.chance(15)) {
     std::vector<int> any(160);
@@ -53,6 +53,11 @@ std::vector<DType> plain_caches(FlagSet<KVDType> kv_dtypes) {
   return found;
 }
 
+int draw_block_size(Rng& rng, const Sizes& sizes) {
+  if (rng.chance(4)) return draw_size(rng, sizes, {48, 64, 100, 128, 256});
+  return draw_size(rng, sizes, {1, 3, 7, 16, 16, 32});
+}
+
 void draw_types(Rng& rng, const fovea::Row& row, Case& c) {
   const auto floats = {DType::kF32, DType::kF16, DType::kBF16};
   c.dtype = rng.one_of(members(row.dtypes, floats));
@@ -68,7 +73,8 @@ void draw_heads(Rng& rng, const fovea::Row& row, Case& c) {
   std::vector<int> groups = {1, 1, 1, 1, 2, 2, 4, 4, 8, 24, 32, 48, 64};
   for (int g = 1; g <= 20; ++g) groups.push_back(g);
   const int group = draw_size(rng, row.group_sizes, groups);
-  c.num_kv_heads = group > 4 ? rng.between(1, 2) : rng.one_of<int>({1, 1, 2, 3, 5});
+  c.num_kv_heads = group > 4 ? rng.between(1, 2) : rng.one_of<int>({1, 1, 2, 3, 4, 5});
+  if (rng.chance(5)) c.num_kv_heads = group > 8 ? 8 : rng.one_of<int>({7, 8, 16, 32});
   c.num_heads = group * c.num_kv_heads;
   c.head_size = draw_head_size(rng, row.head_sizes);
   c.head_size_v = c.head_size;
@@ -127,7 +133,24 @@ double work(const Case& c, const Request& r) {
   return static_cast<double>(r.query_len) * r.kv_len * c.num_heads * (c.head_size + c.head_size_v);
 }
 
+// As many requests as a server decodes at once; a few tokens each.
+void draw_many_requests(Rng& rng, Case& c) {
+  const int num_reqs = rng.between(9, 70);
+  for (int i = 0; i < num_reqs; ++i)
+    c.requests.push_back(draw_request(rng, rng.between(0, rng.chance(90) ? 3 : 40)));
+}
+
+// One query over more keys than fit in 12 bits, and perhaps in 14, if they fit in memory.
+void draw_far_query(Rng& rng, Case& c) {
+  constexpr double kElements = 4e6;
+  const double of_token = static_cast<double>(c.num_kv_heads) * (c.head_size + c.head_size_v);
+  const int most = static_cast<int>(std::min(kElements / of_token, 20000.0));
+  c.requests.push_back({1, most <= 4097 ? most : rng.between(4097, most)});
+}
+
 void draw_requests(Rng& rng, int block_size, Case& c) {
+  if (rng.chance(2)) return draw_many_requests(rng, c);
+  if (rng.between(1, 250) == 1) return draw_far_query(rng, c);
   const double budget = draw_budget(rng);
   const int num_reqs = rng.one_of<int>({0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6});
   const bool is_long_call = rng.chance(75);
@@ -159,7 +182,7 @@ void draw_mask_and_logits(Rng& rng, const fovea::Row& row, std::optional<Feature
   }
   s.return_lse = draws(Feature::kLse, 60);
   const auto usual = static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_size)));
-  c.scale = rng.chance(70) ? usual : rng.one_of<float>({1.0F, 0.5F, 0.1F, 2 * usual});
+  c.scale = rng.chance(70) ? usual : rng.one_of<float>({1.0F, 0.5F, 0.1F, 2 * usual, -usual, 0.0F});
 }
 
 // Logits beyond what half precision holds, before and behind their scale, and beyond what a program
@@ -244,7 +267,7 @@ Call draw_any(const fovea::Row& row, Rng& rng, std::optional<Feature> feature) {
   s.q = Normal{rng()};
   s.k = Normal{rng()};
   s.v = Normal{rng()};
-  s.block_size = draw_size(rng, row.block_sizes, {1, 3, 7, 16, 16, 32});
+  s.block_size = draw_block_size(rng, row.block_sizes);
   draw_types(rng, row, s.problem);
   draw_heads(rng, row, s.problem);
   draw_requests(rng, s.block_size, s.problem);

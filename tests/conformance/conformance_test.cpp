@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -295,6 +296,8 @@ TEST(Conformance, options_that_make_no_sense) {
     return "none";
   };
   EXPECT_EQ(argument({.cases = 0}), "cases");
+  EXPECT_EQ(argument({.seconds = std::numeric_limits<double>::quiet_NaN()}), "seconds");
+  EXPECT_EQ(argument({.seconds = -1}), "seconds");
   EXPECT_EQ(argument({.max_failures = 0}), "max_failures");
   EXPECT_EQ(argument({.shrink_seconds = -1}), "shrink_seconds");
   EXPECT_EQ(argument({.cases = 10, .row = "nobody"}), "row");

@@ -78,6 +78,7 @@ TEST_F(SamplerTest, every_feature_often_long_and_ragged) {
 TEST_F(SamplerTest, every_length_around_a_block) {
   for_rows([](const fovea::Row&, const std::vector<Call>& calls) {
     std::map<std::string, int> seen;
+    std::set<int> far;
     for (const Call& c : calls) {
       for (const Request& r : c.problem.requests) {
         const int size = c.block_size;
@@ -87,6 +88,7 @@ TEST_F(SamplerTest, every_length_around_a_block) {
         seen["kv block"] += size > 2 && r.kv_len == size;
         seen["kv block + 1"] += size > 2 && r.kv_len == size + 1;
         seen["kv above 1000"] += r.kv_len > 1000;
+        if (r.kv_len > 4096) far.insert(r.kv_len);
         seen["q 0"] += r.query_len == 0;
         seen["q 1"] += r.query_len == 1;
         seen["whole prompt"] += r.query_len == r.kv_len && r.kv_len > 1;
@@ -95,6 +97,8 @@ TEST_F(SamplerTest, every_length_around_a_block) {
         seen["queries without keys"] += r.query_len > 0 && r.kv_len == 0;
       }
     }
+    EXPECT_GE(far.size(), 4U);
+    EXPECT_GT(*far.rbegin(), 8192);
     EXPECT_EQ(seen.size(), 12U);
     for (const auto& [what, n] : seen) EXPECT_GE(n, 20) << what;
   });
@@ -123,6 +127,8 @@ TEST_F(SamplerTest, every_shape_and_place) {
       ++seen["kernel blocks " + std::to_string(c.kernel_blocks_per_manager_block)];
       seen["head-major"] += c.head_major && c.strided != Strided::kNone;
       seen["flat"] += c.flat;
+      seen["scale below 0"] += p.scale < 0;
+      seen["scale 0"] += p.scale == 0;
       seen["padding"] += c.padding_rows > 0;
       seen["padded slots"] += c.padded_slots && c.padding_rows > 0;
       seen["block 0"] += c.block_zero_lives;
@@ -135,15 +141,16 @@ TEST_F(SamplerTest, every_shape_and_place) {
     }
     for (int g = 1; g <= 17; ++g) EXPECT_TRUE(groups.contains(g)) << g;
     for (const int g : {24, 32, 48, 64}) EXPECT_TRUE(groups.contains(g)) << g;
-    EXPECT_EQ(kv_heads, (std::set<int>{1, 2, 3, 5}));
-    EXPECT_EQ(request_counts, (std::set<int>{0, 1, 2, 3, 4, 5, 6}));
-    EXPECT_EQ(block_sizes, (std::set<int>{1, 3, 7, 16, 32}));
+    EXPECT_EQ(kv_heads, (std::set<int>{1, 2, 3, 4, 5, 7, 8, 16, 32}));
+    for (int n = 0; n <= 6; ++n) EXPECT_TRUE(request_counts.contains(n)) << n;
+    EXPECT_GT(*request_counts.rbegin(), 60);
+    EXPECT_EQ(block_sizes, (std::set<int>{1, 3, 7, 16, 32, 48, 64, 100, 128, 256}));
     for (const int w : {0, 1, 2, 3, 7, 16, 17, 33, 1000}) EXPECT_TRUE(windows.contains(w)) << w;
     for (const int s : {1, 7, 46, 64, 128, 256, 512}) EXPECT_TRUE(sizes.contains(s)) << s;
     EXPECT_GT(sizes.size(), 100U);  // and whatever lies between
-    EXPECT_LE(*sizes.rbegin(), row.name == "tiled" ? 512 : 1024);
+    EXPECT_EQ(*sizes.rbegin(), row.name == "tiled" ? 512 : 1024);
     for (const auto& [what, n] : seen) EXPECT_GE(n, 20) << what;
-    EXPECT_EQ(seen.size(), kAllCacheLayouts.size() + 5 + 3 + 9 + 2 + 3 + 4 + 11);
+    EXPECT_EQ(seen.size(), kAllCacheLayouts.size() + 5 + 3 + 9 + 2 + 3 + 4 + 13);
   });
 }
 
