@@ -20,9 +20,9 @@ namespace {
 
 // Calls of each backend.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::int64_t kCalls = 6000;
+constexpr std::int64_t kCalls = 5200;
 #else
-constexpr std::int64_t kCalls = 60000;
+constexpr std::int64_t kCalls = 52000;
 #endif
 constexpr int kShards = 24;
 
