@@ -5,8 +5,11 @@
 
 #include <array>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "asked_layers.h"
@@ -15,6 +18,7 @@
 #include "judge.h"
 #include "refusal_words.h"
 #include "sampler.h"
+#include "serving.h"
 
 namespace fovea::conformance {
 
@@ -95,6 +99,7 @@ class Arguments {
       argument.set(call);
       if (!(call == plain)) check_argument(argument, call, expected, row);
     }
+    check_threads(plain, expected);
     Call with_lse = plain;
     with_lse.return_lse = true;
     const bool has_lse = may_have_lse(row);
@@ -150,7 +155,7 @@ class Arguments {
 
   void check_refusal(const OptionalArgument& argument, const LayerSpec& spec, const Call& call) {
     try {
-      const AttentionLayer layer(spec, runner_.backend(), device_, Context{});
+      from_backend([&] { AttentionLayer(spec, runner_.backend(), device_, Context{}); });
       wrong(fmt::format("{} is not declared, and a layer was made of it", argument.name), call);
     } catch (const ConfigError& e) {
       if (names(e.reasons(), argument.name) ||
@@ -160,6 +165,36 @@ class Arguments {
       } else {
         wrong(fmt::format("{} was refused in other words: {}", argument.name, e.what()), call);
       }
+    } catch (const std::exception& e) {
+      wrong(fmt::format("{} threw something else than ConfigError: {}", argument.name, e.what()),
+            call);
+    }
+  }
+
+  // Twice at once, with the same layer and builder; nothing else is shared.
+  void check_threads(const Call& plain, const Outcome& expected) {
+    constexpr int kRounds = 3;
+    const AttentionBackend& backend = runner_.backend();
+    const auto served = std::make_shared<const Served>(plain, backend, nullptr, bounds_of(plain));
+    std::array<std::string, 2> texts;
+    const auto work = [&](std::string& text) {
+      try {
+        PagedRun run(plain);
+        run.share(served);
+        for (int round = 0; round < kRounds && text.empty(); ++round) {
+          const StepResult result = run.run(backend, nullptr);
+          text = check(run, result);
+          if (text.empty() && result.bits != expected.bits) text = "other bits";
+        }
+      } catch (const std::exception& e) {
+        text = fmt::format("threw: {}", e.what());
+      }
+    };
+    std::thread other(work, std::ref(texts[0]));
+    work(texts[1]);
+    other.join();
+    for (const std::string& text : texts) {
+      if (!text.empty()) return wrong("a layer in two threads at once: " + text, plain);
     }
   }
 

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <utility>
 
-#include "fovea/attention/host_batch.h"
 #include "rules.h"
 
 namespace fovea::conformance {
@@ -15,10 +15,10 @@ namespace fovea::conformance {
 namespace {
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-int longest(const std::vector<Request>& requests) {
-  int most = 0;
-  for (const Request& r : requests) most = std::max(most, r.kv_len);
-  return most;
+// Such a backend needs the keys and values of every step.
+bool writes_cache(const AttentionBackend& backend) {
+  return std::ranges::any_of(
+      backend.rows(), [](const fovea::Row& row) { return row.forward_includes_kv_cache_update; });
 }
 }  // namespace
 
@@ -89,62 +89,80 @@ std::vector<std::byte> snapshot(std::initializer_list<const Memory*> memories) {
 }
 }  // namespace
 
+void PagedRun::serve(const AttentionBackend& backend, Executor* executor) {
+  if (served_ == nullptr || served_->backend != &backend || served_->executor != executor) {
+    planner_.reset();
+    served_ = std::make_shared<const Served>(call_, backend, executor, bounds_of(call_));
+  }
+  if (!planner_) planner_.emplace(*served_);
+}
+
 void PagedRun::forward(StepTensors& step, const AttentionBackend& backend, Executor* executor,
                        const Edit* edit) {
-  const Context context{executor};
-  const AttentionLayer layer(layer_spec(call_), backend, Device::host(), context);
-  const auto num_reqs = static_cast<int>(step.requests.size());
-  const Bounds bounds = {.max_num_reqs = num_reqs + 1,
-                         .max_num_tokens = step.rows + 1,
-                         .max_model_len = longest(step.requests) + 1,
-                         .block_table_width = 0};
-  const auto make_builder = [&](const Bounds& b) {
-    return backend.make_builder({.key = layer.plan_key(), .bounds = b}, context);
-  };
-  auto builder = make_builder(bounds);
+  serve(backend, executor);
   std::vector<RequestLengths> lengths;
   lengths.reserve(step.requests.size());
   for (const Request& r : step.requests) lengths.push_back({r.query_len, r.kv_len});
-  HostBatch batch(num_reqs);
-  Memory workspace(builder->facts().workspace_bytes);
+  // What is spoiled must be all that is not as usual.
+  const Leeway leeway = edit == nullptr ? leeway_of(call_.seed) : Leeway{};
+  const ToldStep told(lengths, call_.problem.causal, leeway, served_->bounds);
+  Memory workspace(served_->builder->facts().workspace_bytes);
   Given given{
-      .batch = batch.set(lengths, call_.problem.causal),
+      .batch = told.metadata(),
       .q = step.given(step.q),
       .k = step.given(step.k),
       .v = step.given(step.v),
       .out = step.given(step.out),
       .cache = pool_.view(),
-      .tables = pool_.tables(num_reqs, step.slots),
+      .tables = pool_.tables(static_cast<int>(step.requests.size()), step.slots),
       .lse = step.lse_view,
       .wants_lse = call_.return_lse,
       .workspace = {workspace.data(), DType::kU8, {static_cast<std::int64_t>(workspace.size())}},
-      .bounds = bounds};
-  if (edit != nullptr) {
+      .bounds = served_->bounds};
+  if (step.is_in_cache) given.k = given.v = given.tables.slot_mapping = {};
+  BuildOptions options{.fast_build = leeway.is_fast_build};
+  if (leeway.tells_common_prefix)
+    options.common_prefix_len =
+        common_prefix_of(given.tables.block_table, lengths, call_.block_size);
+  const bool through_empty = call_.seed / kNumLeeways % 2 != 0;
+  if (edit == nullptr) {
+    call_layer(step, given, *served_, *planner_, options, through_empty);
+  } else {
     (*edit)(given);
-    builder = make_builder(given.bounds);
+    const Served spoiled(call_, backend, executor, given.bounds);
+    Planner planner(spoiled);
+    call_layer(step, given, spoiled, planner, options, through_empty);
   }
+  if (!workspace.guards_intact()) step.faults.emplace_back("wrote outside the workspace");
+}
+
+void PagedRun::call_layer(StepTensors& step, Given& given, const Served& served, Planner& planner,
+                          const BuildOptions& options, bool through_empty) {
   step.has_lse = given.wants_lse;
-  const auto plan = builder->allocate();
-  if (plan == nullptr) throw ContractError("a builder that allocates no plan");
-  Stream stream;
-  builder->build(given.batch, {}, *plan, stream);
-  step.workspace_bytes = plan->workspace_bytes;
+  try {
+    planner.build(given.batch, options, through_empty);
+  } catch (const InputError&) {
+    if (planner.changed_in_refusal()) step.faults.emplace_back("changed a plan that it refused");
+    throw;
+  }
+  const AttentionMetadata& plan = planner.plan();
+  step.workspace_bytes = plan.workspace_bytes;
   if (given.cuts_workspace && step.workspace_bytes > 0)
     given.workspace =
         given.workspace.slice(0, 0, static_cast<std::int64_t>(step.workspace_bytes) - 1);
-  if (plan->key.backend != backend.name())
+  if (plan.key.backend != served.backend->name())
     throw ContractError("a plan that names another backend than the one whose builder made it");
-  layer.forward(plan.get(),
-                {.q = given.q,
-                 .k = given.k,
-                 .v = given.v,
-                 .cache = given.cache,
-                 .tables = given.tables,
-                 .out = given.out,
-                 .lse = given.wants_lse ? &given.lse : nullptr,
-                 .workspace = given.workspace},
-                stream);
-  if (!workspace.guards_intact()) step.faults.emplace_back("wrote outside the workspace");
+  Stream stream;
+  served.layer.forward(&plan,
+                       {.q = given.q,
+                        .k = given.k,
+                        .v = given.v,
+                        .cache = given.cache,
+                        .tables = given.tables,
+                        .out = given.out,
+                        .lse = given.wants_lse ? &given.lse : nullptr,
+                        .workspace = given.workspace},
+                       stream);
 }
 
 StepResult PagedRun::run(const AttentionBackend& backend, Executor* executor) {
@@ -156,10 +174,30 @@ StepResult PagedRun::run(const AttentionBackend& backend, Executor* executor,
   StepTensors step(call_, requests);
   fill_inputs(step);
   if (call_.lazy_memory) {
-    forward(step, backend, executor, nullptr);
+    from_backend([&] { forward(step, backend, executor, nullptr); });
     return collect(step);
   }
-  return run_guarded(step, backend, executor, nullptr);
+  StepResult result = run_guarded(step, backend, executor, nullptr);
+  if (leeway_of(call_.seed).repeats && !writes_cache(backend))
+    repeat(backend, executor, requests, result);
+  return result;
+}
+
+void PagedRun::repeat(const AttentionBackend& backend, Executor* executor,
+                      const std::vector<Request>& requests, StepResult& result) {
+  StepTensors step(call_, requests);
+  fill_inputs(step);
+  step.is_in_cache = true;
+  const auto fault = [&](const std::string& text) {
+    result.faults.push_back("without new keys and values, for the cache holds them: " + text);
+  };
+  try {
+    const StepResult again = run_guarded(step, backend, executor, nullptr);
+    for (const std::string& text : again.faults) fault(text);
+    if (again.bits != result.bits) fault("other bits");
+  } catch (const std::exception& e) {
+    fault(e.what());
+  }
 }
 
 StepResult PagedRun::run_edited(const AttentionBackend& backend, Executor* executor,
@@ -180,7 +218,7 @@ StepResult PagedRun::run_guarded(StepTensors& step, const AttentionBackend& back
                                        pool_.memory().bytes().end());
   std::optional<std::vector<Reason>> refusal;
   try {
-    forward(step, backend, executor, edit);
+    from_backend([&] { forward(step, backend, executor, edit); });
   } catch (const InputError& e) {
     if (edit == nullptr) throw;
     refusal = e.reasons();

@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dense.h"
@@ -17,6 +19,7 @@
 #include "fovea/conformance/call.h"
 #include "fovea/kv/layout.h"
 #include "paged_pool.h"
+#include "serving.h"
 #include "step_tensors.h"
 
 namespace fovea::conformance {
@@ -58,7 +61,14 @@ class PagedRun {
   // Other numbers: one entry for each request of the call.
   PagedRun(const Call& call, std::vector<Values> values);
 
-  // The call's whole step.
+  // The layer and the builder of another run of the same call, which may be running.
+  void share(std::shared_ptr<const Served> served) {
+    planner_.reset();
+    served_ = std::move(served);
+  }
+
+  // The call's whole step. The layer, the builder and the plan are made for a backend's first step
+  // and kept: the backend lives as long as the run.
   StepResult run(const AttentionBackend& backend, Executor* executor);
   // A part of it: query_len tokens of each request, up to a sequence of kv_len. The parts before it
   // must have been run.
@@ -73,14 +83,21 @@ class PagedRun {
   void fill_inputs(StepTensors& step) const;
   StepResult run_guarded(StepTensors& step, const AttentionBackend& backend, Executor* executor,
                          const Edit* edit);
+  void serve(const AttentionBackend& backend, Executor* executor);
   void forward(StepTensors& step, const AttentionBackend& backend, Executor* executor,
                const Edit* edit);
+  static void call_layer(StepTensors& step, Given& given, const Served& served, Planner& planner,
+                         const BuildOptions& options, bool through_empty);
+  void repeat(const AttentionBackend& backend, Executor* executor,
+              const std::vector<Request>& requests, StepResult& result);
   StepResult collect(StepTensors& step) const;
   void check_padding(const StepTensors& step, StepResult& result) const;
 
   Call call_;
   std::vector<Values> values_;
   PagedPool pool_;
+  std::shared_ptr<const Served> served_;
+  std::optional<Planner> planner_;  // of served_
 };
 
 }  // namespace fovea::conformance

@@ -27,7 +27,8 @@ struct StepTensors {
   Memory slots;    // int64
   HostTensor q, k, v, out, lse;
   Lse lse_view;
-  bool has_lse;  // whether the call is given one
+  bool has_lse;              // whether the call is given one
+  bool is_in_cache = false;  // its keys and values: the call is given none
   std::size_t workspace_bytes = 0;
   std::vector<std::string> faults = {};
 };

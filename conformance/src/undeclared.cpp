@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "fovea/base/error.h"
 #include "refusal_words.h"
 #include "sampler.h"
+#include "serving.h"
 
 namespace fovea::conformance {
 
@@ -121,11 +123,13 @@ std::string answer(const AttentionBackend& backend, const Device& device, const 
     return fmt::format("{} was refused in other words: {}", ask.field, to_text(support.reasons));
   if (!ask.edit_layer) return {};
   try {
-    const AttentionLayer layer(spec, backend, device, Context{});
+    from_backend([&] { AttentionLayer(spec, backend, device, Context{}); });
     return fmt::format("{} was not declared, and a layer was made of it", ask.field);
   } catch (const ConfigError& e) {
     if (is_named(e.reasons())) return {};
     return fmt::format("{} was refused by the layer in other words: {}", ask.field, e.what());
+  } catch (const std::exception& e) {
+    return fmt::format("{} threw something else than ConfigError: {}", ask.field, e.what());
   }
 }
 
@@ -140,11 +144,13 @@ std::string answer(const AttentionBackend& backend, const Device& device, const 
                        to_text(alone.reasons));
   if (!asked.is_asked_by_layer || validate(backend.rows(), asked.problem, device)) return {};
   try {
-    const AttentionLayer layer(asked.layer, backend, device, Context{});
+    from_backend([&] { AttentionLayer(asked.layer, backend, device, Context{}); });
     return fmt::format("'{}' was refused, and a layer was made of it", exclusion.why);
   } catch (const ConfigError& e) {
     if (names_combination(e.reasons(), backend.rows(), asked.problem, device)) return {};
     return fmt::format("'{}' was refused by the layer in other words: {}", exclusion.why, e.what());
+  } catch (const std::exception& e) {
+    return fmt::format("'{}' threw something else than ConfigError: {}", exclusion.why, e.what());
   }
 }
 

@@ -209,6 +209,8 @@ AttentionLayer::AttentionLayer(const LayerSpec& spec, const AttentionBackend& ba
   spec_.kernel_block_size = plan.block_size;
   writes_cache_ = plan.writes_cache;
   impl_ = backend.make_impl(spec_, context);
+  if (impl_ == nullptr)
+    throw ContractError(fmt::format("backend {} made no implementation", backend.name()));
 }
 
 void AttentionLayer::forward(const AttentionMetadata* metadata, const LayerCall& call,

@@ -53,7 +53,7 @@ class FakeBuilder final : public AttentionMetadataBuilder {
              AttentionMetadata& /*out*/, Stream& /*stream*/) const override {}
 };
 
-class FakeBackend final : public AttentionBackend {
+class FakeBackend : public AttentionBackend {
  public:
   FakeBackend(std::string name, Rows rows) : name_(std::move(name)), rows_(std::move(rows)) {}
   std::string_view name() const override { return name_; }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -142,6 +143,17 @@ TEST(Layer, RowsThatDisagreeAboutTheCacheAreABrokenContract) {
   rows.push_back(rows[0]);
   rows[1].forward_includes_kv_cache_update = true;
   EXPECT_THROW(LayerFixture(small_spec(), rows), ContractError);
+}
+
+TEST(Layer, ABackendWithoutAnImplementationIsABrokenContract) {
+  struct Hollow final : FakeBackend {
+    Hollow() : FakeBackend("hollow", rows_of_everything()) {}
+    std::unique_ptr<AttentionImpl> make_impl(const LayerSpec&, const Context&) const override {
+      return nullptr;
+    }
+  };
+  const Hollow backend;
+  EXPECT_THROW(AttentionLayer(small_spec(), backend, Device::host(), Context{}), ContractError);
 }
 
 // Everything that can be wrong with a call; the first argument that is named, and that nothing was

@@ -104,6 +104,10 @@ TEST(Arguments, faults_by_the_argument_that_shows_them) {
         {Fault::kTakesAnySlot, "a slot beyond the cache: was accepted"},
         {Fault::kTakesAnyBatch, "more requests than the builder's bound: was accepted"},
         {Fault::kTakesAnyBatch, "a length above the builder's bound: was accepted"},
+        {Fault::kSharesScratch, "a layer in two threads at once: request"},
+        {Fault::kMakesNoBuilder, "the plain call: threw: broken contract"},
+        {Fault::kThrowsNumber, "the plain call: threw: broken contract"},
+        {Fault::kSpoilsRefusedPlan, "lengths with gaps: changed a plan that it refused"},
         {Fault::kNeedsLse, "a call without the LSE that its layer may return: request"}}) {
     const Texts texts = wrong(ToyBackend(w.fault));
     EXPECT_TRUE(any_starts_with(texts, w.text)) << w.text << (texts.empty() ? "" : texts[0]);

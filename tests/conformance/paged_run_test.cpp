@@ -108,10 +108,15 @@ TEST(PagedRun, outputs_that_were_not_written) {
 }
 
 TEST(PagedRun, what_a_backend_throws_comes_through) {
-  PagedRun run(probe({{1, 2}}));
-  EXPECT_THROW(run.run(ToyBackend(Fault::kThrows), nullptr), std::runtime_error);
-  EXPECT_THROW(run.run(ToyBackend(Fault::kRefuses), nullptr), ConfigError);
-  EXPECT_THROW(run.run(ToyBackend(Fault::kPlansNothing), nullptr), ContractError);
+  const auto run = [](Fault fault) {
+    const ToyBackend toy(fault);
+    PagedRun(probe({{1, 2}})).run(toy, nullptr);
+  };
+  EXPECT_THROW(run(Fault::kThrows), std::runtime_error);
+  EXPECT_THROW(run(Fault::kRefuses), ConfigError);
+  for (const Fault fault : {Fault::kPlansNothing, Fault::kMakesNoImpl, Fault::kMakesNoBuilder,
+                            Fault::kThrowsNumber, Fault::kThrowsNumberWhenMade})
+    EXPECT_THROW(run(fault), ContractError);
 }
 
 TEST(PagedRun, a_spoiled_call_is_refused) {

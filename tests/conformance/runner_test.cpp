@@ -60,7 +60,9 @@ TEST(Runner, a_call_that_is_wrong) {
 }
 
 TEST(Runner, exceptions_are_wrong_and_no_end) {
-  for (const Fault fault : {Fault::kThrows, Fault::kRefuses, Fault::kPlansNothing}) {
+  for (const Fault fault :
+       {Fault::kThrows, Fault::kRefuses, Fault::kPlansNothing, Fault::kThrowsNumber,
+        Fault::kThrowsNumberWhenMade, Fault::kMakesNoImpl, Fault::kMakesNoBuilder}) {
     const ToyBackend toy(fault);
     Runner runner(toy);
     const Outcome outcome = runner.run(probe({{1, 4}}));

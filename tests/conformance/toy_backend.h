@@ -3,57 +3,28 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <numbers>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "conformance/toy_plan.h"
 #include "fovea/attention/backend.h"
-#include "fovea/attention/builder_checks.h"
 #include "fovea/attention/layer.h"
 #include "fovea/attention/mask.h"
 #include "fovea/conformance/call.h"
 
 namespace fovea::conformance {
-
-enum class Fault : std::uint8_t {
-  kNone,
-  // Wrong numbers.
-  kIgnoresWindow,
-  kIgnoresSoftCap,
-  kIgnoresNonCausal,
-  kIgnoresLseBase,
-  kMixesHeads,  // head h reads KV head h modulo their number
-  kEmptyRowIsNaN,
-  kReadsTails,  // and multiplies with 0 what lies behind the last token
-  k32BitOffsets,
-  // Wrong writes.
-  kLeavesLastRow,
-  kWritesBehindOutput,
-  kWritesIntoQuery,
-  kWritesIntoCache,
-  // Wrong refusals.
-  kRefuses,
-  kThrows,
-  kPlansNothing,
-  kTakesAnySlot,   // writes the cache itself, and leaves out slots that do not exist
-  kTakesAnyBatch,  // that is in order, whatever the builder was made for
-  kNeedsLse,       // of a layer that may return one
-  // Right within the bound, but with bits that depend on what they must not depend on.
-  kSeesCallNumber,
-  kSeesPlaces,
-  kSeesBatchSize,
-  kSeesFirstQuery,
-  kSeesBlockSize,
-  kSeesThreads,
-  kSeesLastCall,
-};
 
 inline fovea::Row toy_row() {
   return {.name = "toy",
@@ -75,46 +46,25 @@ inline Call toy_call(std::vector<Request> requests) {
   return call;
 }
 
-struct ToyPlan final : AttentionMetadata {
-  std::vector<int> starts, lengths;
-};
-
-class ToyBuilder final : public AttentionMetadataBuilder {
- public:
-  ToyBuilder(const BuilderOptions& options, Fault fault) : options_(options), fault_(fault) {}
-  std::unique_ptr<AttentionMetadata> allocate() const override {
-    if (fault_ == Fault::kPlansNothing) return nullptr;
-    return std::make_unique<ToyPlan>();
-  }
-  void build(const CommonAttentionMetadata& batch, const BuildOptions& /*options*/,
-             AttentionMetadata& out, Stream& /*stream*/) const override {
-    fovea::check(batch);
-    if (fault_ != Fault::kTakesAnyBatch) check_batch(batch, options_.bounds);
-    auto& plan = metadata_cast<ToyPlan>(out);
-    plan.starts.assign(batch.query_start_loc_cpu.begin(), batch.query_start_loc_cpu.end());
-    plan.lengths.assign(batch.seq_lens.data_as<int>(),
-                        batch.seq_lens.data_as<int>() + batch.num_reqs);
-    plan.key = options_.key;
-    plan.num_reqs = batch.num_reqs;
-    plan.num_actual_tokens = batch.num_actual_tokens;
-    plan.causal = batch.causal;
-    plan.seq_lens_cpu = plan.lengths;
-  }
-
- private:
-  BuilderOptions options_;
-  Fault fault_;
-};
-
-// What a backend without globals would not keep. Tests run its calls on one thread.
+// What a backend without globals would not keep.
 struct ToyMemory {
-  int num_calls = 0;
+  std::atomic<int> num_calls = 0;
   struct Seen {
     float scale = 0, soft_cap = 0;
     int window = 0;
     std::int64_t q_stride = 0, out_stride = 0;
     bool operator==(const Seen&) const = default;
   };
+  // Whether the last call was another one. A call that is only repeated without keys does not
+  // count.
+  bool note(const Seen& now, bool counts) {
+    const std::lock_guard lock(mutex);
+    num_calls += counts ? 1 : 0;
+    const bool differs = last && *last != now;
+    last = now;
+    return differs;
+  }
+  std::mutex mutex = {};
   std::optional<Seen> last = {};
 };
 
@@ -126,14 +76,15 @@ class ToyImpl final : public AttentionImpl {
   void forward(const AttentionMetadata& metadata, const ForwardArgs& args,
                Stream& /*stream*/) const override {
     if (has(Fault::kThrows)) throw std::runtime_error("the toy broke");
+    if (has(Fault::kThrowsNumber)) throw 7;  // NOLINT(hicpp-exception-baseclass)
+    if (has(Fault::kNeedsKeys) && args.k.ndim() == 0) throw std::runtime_error("no keys");
     if (has(Fault::kNeedsLse) && spec_.return_lse && args.lse == nullptr) return;
     if (has(Fault::kTakesAnySlot)) write_cache(args);
     const auto& plan = metadata_cast<ToyPlan>(metadata);
+    if (has(Fault::kSharesScratch) && !keeps_scratch(args)) return;
     const ToyMemory::Seen now{spec_.scale, spec_.logits_soft_cap, spec_.sliding_window,
                               args.q.stride(0), args.out.stride(0)};
-    const bool differs = memory_->last && *memory_->last != now;
-    memory_->last = now;
-    ++memory_->num_calls;
+    const bool differs = memory_->note(now, args.k.ndim() != 0);
     for (int r = 0; r < plan.num_reqs; ++r) {
       for (int i = 0; i < num_queries(plan, r); ++i) {
         for (int h = 0; h < spec_.num_heads; ++h) attend({plan, args, r, i, h, differs});
@@ -159,6 +110,14 @@ class ToyImpl final : public AttentionImpl {
   };
 
   bool has(Fault f) const { return fault_ == f; }
+  // Waits for another call to take the scratch memory, but not long.
+  bool keeps_scratch(const ForwardArgs& args) const {
+    using std::chrono::steady_clock;
+    scratch_ = &args;
+    const auto end = steady_clock::now() + std::chrono::milliseconds(2);
+    while (scratch_ == &args && steady_clock::now() < end) std::this_thread::yield();
+    return scratch_ == &args;
+  }
   static int num_queries(const ToyPlan& plan, int r) {
     const auto at = static_cast<std::size_t>(r);
     return plan.starts[at + 1] - plan.starts[at];
@@ -187,7 +146,10 @@ class ToyImpl final : public AttentionImpl {
     const int window = has(Fault::kIgnoresWindow) ? 0 : spec_.sliding_window;
     const bool causal = p.plan.causal || has(Fault::kIgnoresNonCausal);
     const int position = p.kv_len() - num_queries(p.plan, p.request) + p.query;
-    return visible(window_mask(window), {.kv_len = p.kv_len(), .causal = causal}, position).main;
+    Interval seen =
+        visible(window_mask(window), {.kv_len = p.kv_len(), .causal = causal}, position).main;
+    if (has(Fault::kTrustsCommonPrefix)) seen.end = std::max(seen.end, p.plan.common_prefix);
+    return seen;
   }
 
   double logit_of(const Place& p, const float* q, int key) const {
@@ -225,6 +187,7 @@ class ToyImpl final : public AttentionImpl {
     for (std::size_t e = 0; e < sum.size(); ++e)
       out[e] = is_empty ? 0 : static_cast<float>(sum[e] / z);
     if (!seen.empty() && is_off(p)) *out = neighbour(sum[0] / z);
+    if (has(Fault::kWrongWhenFast) && p.plan.is_fast) *out += 1;
     if (p.args.lse == nullptr) return;
     double lse = seen.empty() ? -kInfinity : largest + std::log(z);
     if (p.args.lse->base == LseBase::k2 && !has(Fault::kIgnoresLseBase)) lse /= std::numbers::ln2;
@@ -282,6 +245,7 @@ class ToyImpl final : public AttentionImpl {
   Fault fault_;
   int num_workers_;
   ToyMemory* memory_;
+  mutable std::atomic<const void*> scratch_ = nullptr;
 };
 
 class ToyBackend final : public AttentionBackend {
@@ -295,10 +259,13 @@ class ToyBackend final : public AttentionBackend {
   const Rows& rows() const override { return rows_; }
   std::unique_ptr<AttentionMetadataBuilder> make_builder(const BuilderOptions& options,
                                                          const Context&) const override {
+    if (fault_ == Fault::kMakesNoBuilder) return nullptr;
     return std::make_unique<ToyBuilder>(options, fault_);
   }
   std::unique_ptr<AttentionImpl> make_impl(const LayerSpec& spec,
                                            const Context& context) const override {
+    if (fault_ == Fault::kMakesNoImpl) return nullptr;
+    if (fault_ == Fault::kThrowsNumberWhenMade) throw 7;  // NOLINT(hicpp-exception-baseclass)
     if (fault_ == Fault::kRefuses) throw ConfigError("head_size", "any", "none at all");
     const int workers = context.executor == nullptr ? 1 : context.executor->num_workers();
     return std::make_unique<ToyImpl>(spec, fault_, workers, memory_);

@@ -111,7 +111,7 @@ struct Call {
   std::vector<int> streams = {};  // number of each request in Normal; empty: 0, 1, 2, …
   FlagSet<Poison> poison = {Poison::kUnowned, Poison::kTails, Poison::kHidden, Poison::kPadding};
 
-  std::uint64_t seed = 0;  // of tables, garbage and positions in memory
+  std::uint64_t seed = 0;  // of tables, garbage, positions in memory, and what is told of a batch
   int block_size = 16;     // of the kernel
   int kernel_blocks_per_manager_block = 1;
   CacheLayout layout = CacheLayout::kLBNHC;
