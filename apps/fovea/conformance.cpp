@@ -8,6 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,6 +19,7 @@
 
 #include "fovea/base/error.h"
 #include "fovea/command.h"
+#include "fovea/flag_values.h"
 #include "fovea/interrupt.h"
 #include "fovea/number_json.h"
 #include "fovea/select/registry.h"
@@ -153,6 +156,12 @@ std::vector<const AttentionBackend*> chosen_backends(const Registry& registry,
                        : fmt::format("a feature of row {}; rows: {}", o.kit.row, rows));
 }
 
+// To the kit, 0 seconds mean that the number of calls is what counts.
+void check_seconds(double given) {
+  if (!(given > 0) || !std::isfinite(given))
+    throw UsageError(fmt::format("--seconds: {} is no time, give a number above 0", given));
+}
+
 int check(ConformanceOptions o) {
   const Registry registry = Registry::builtin();
   if (!o.feature.empty()) o.kit.feature = feature_of(o.feature);
@@ -181,24 +190,28 @@ void add_conformance(CLI::App& app, Action& action) {
                                    "Whether backends compute what their rows declare, and refuse "
                                    "the rest by name");
   c->add_option("--backend", o->backend,
-                "This backend alone; if not given, all that have the row and the feature");
-  auto* cases = c->add_option("--cases", o->kit.cases, "Calls for each backend")
-                    ->check(CLI::PositiveNumber)
-                    ->capture_default_str();
-  c->add_option("--seconds", o->kit.seconds, "As many calls as that time allows, each backend")
-      ->check(CLI::PositiveNumber)
-      ->excludes(cases);
-  c->add_option("--seed", o->kit.seed, "Another seed, other calls")->capture_default_str();
-  c->add_option("--feature", o->feature, "Only calls with this feature");
-  c->add_option("--row", o->kit.row, "Only the row of this name");
+                "This backend alone; if not given, all that have the row and the feature")
+      ->check(&refuse_empty);
+  auto* cases = add_number(*c, "--cases", o->kit.cases, "Calls for each backend", std::int64_t{1});
+  CLI::Option* seconds =
+      add_number(*c, "--seconds", o->kit.seconds, "As many calls as that time allows, each backend")
+          ->default_str("")
+          ->excludes(cases);
+  add_number(*c, "--seed", o->kit.seed, "Another seed, other calls");
+  c->add_option("--feature", o->feature, "Only calls with this feature")->check(&refuse_empty);
+  c->add_option("--row", o->kit.row, "Only the row of this name")->check(&refuse_empty);
   c->add_option("--save", o->kit.save_dir,
                 "Failing calls, made as small as possible, become files in "
-                "this folder");
+                "this folder")
+      ->check(&refuse_empty);
   c->add_flag("--json", o->json, "One JSON document on standard output");
   c->footer(
       "Example: fovea conformance --backend cpu --seconds 10 --save failures\n"
       "Exit code 1 if anything failed.");
-  c->callback([o, &action] { action = [o] { return check(*o); }; });
+  c->callback([o, seconds, &action] {
+    if (seconds->count() > 0) check_seconds(o->kit.seconds);
+    action = [o] { return check(*o); };
+  });
 }
 
 }  // namespace fovea::app

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "fovea/command.h"
 #include "fovea/engine/engine.h"
 #include "fovea/engine/model_info.h"
+#include "fovea/flag_values.h"
 #include "fovea/layer_config.h"
 #include "fovea/layer_flags.h"
 #include "fovea/model_path.h"
@@ -31,7 +33,7 @@ struct ExplainOptions {
   LayerFlags layer;
   std::string model, config;
   std::optional<std::string> backend;
-  std::optional<std::int64_t> pool_bytes;
+  std::int64_t pool_bytes = 0;  // 0: not given
   bool json = false;
 };
 
@@ -169,14 +171,11 @@ std::string total_text(const Questions& questions, const CacheSizes& sizes) {
 }
 
 int explain(const ExplainOptions& options) {
-  if (options.pool_bytes && *options.pool_bytes < 1)
-    throw UsageError(
-        fmt::format("--pool-bytes: {} is no memory, give at least 1 byte", *options.pool_bytes));
   const Registry registry = Registry::builtin();
   const Preference preference =
       options.backend ? Preference{{*options.backend}, true} : Preference{};
   Questions questions = questions_of(options);
-  questions.pool.pool_bytes = options.pool_bytes;
+  if (options.pool_bytes > 0) questions.pool.pool_bytes = options.pool_bytes;
   const CacheSizes sizes = sizes_of(questions);
   Json answers = Json::array();
   std::string text;
@@ -224,14 +223,18 @@ void add_explain(CLI::App& app, Action& action) {
   std::erase(layer_flags, c->get_help_ptr());
   CLI::Option* model = c->add_option(
       "-m,--model", o->model, "The layers of this model, instead of flags that describe one");
+  model->check(&refuse_empty);
   CLI::Option* config =
       c->add_option("--config", o->config,
-                    "A layer as a JSON object with the names of the flags, instead of them");
+                    "A layer as a JSON object with the names of the flags, instead of them")
+          ->check(&refuse_empty);
   // What the model itself says cannot be asked for otherwise; the rest is how it is run.
   exclude_layer_flags(*model, layer_flags, {"--dtype", "--kv-dtype", "--block-size", "--kv-len"});
   exclude_layer_flags(*config, layer_flags, {});
   config->excludes(model);
-  c->add_option("--pool-bytes", o->pool_bytes, "Memory of the cache: what fits into it?");
+  add_number(*c, "--pool-bytes", o->pool_bytes, "Memory of the cache: what fits into it?",
+             std::int64_t{1})
+      ->default_str("");
   c->add_option("--backend", o->backend, "Ask this backend alone");
   c->add_flag("--json", o->json, "One JSON document on standard output");
   c->footer(

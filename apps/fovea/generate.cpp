@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,11 +18,13 @@
 #include "fovea/conformance/call_file.h"
 #include "fovea/conformance/record.h"
 #include "fovea/engine/engine.h"
+#include "fovea/engine/model_info.h"
 #include "fovea/generate_flags.h"
 #include "fovea/generate_output.h"
 #include "fovea/generate_requests.h"
 #include "fovea/interrupt.h"
 #include "fovea/model_path.h"
+#include "fovea/output_file.h"
 
 namespace fovea::app {
 namespace {
@@ -49,6 +51,20 @@ engine::EngineOptions engine_options(const GenerateOptions& options,
   return out;
 }
 
+// What would lose a file, or the work of the whole run.
+void check_recording(const GenerateOptions& options, const std::string& model) {
+  if (options.record.empty()) return;
+  std::vector<std::string> inputs = {model};
+  if (!options.prompts_file.empty()) inputs.push_back(options.prompts_file);
+  check_output_file("--record", options.record, inputs);
+  const int num_layers =
+      engine::inspect(engine::GgufFile::open(model), DType::kF32, "auto", 16).num_layers;
+  if (options.record_layer >= num_layers)
+    throw UsageError(
+        fmt::format("--record-layer: the model has {} layers, no layer {}, give 0 to {}",
+                    num_layers, options.record_layer, num_layers - 1));
+}
+
 // Writes the call that the flags name to a file, when it is about to be made.
 class Recording {
  public:
@@ -62,25 +78,27 @@ class Recording {
   void expect_done() const {
     if (options_.record.empty() || is_done_) return;
     throw UsageError(fmt::format(
-        "--record: there was no call of layer {} in step {} (the run had {} steps of {} layers)",
-        options_.record_layer, options_.record_step, last_step_ + 1, last_layer_ + 1));
+        "--record-step: there was no step {}, the run had {}, give a lower number from 0 on",
+        options_.record_step, last_step_ + 1));
   }
 
  private:
   void look_at(const engine::AttentionEvent& event) {
     last_step_ = event.step;
-    last_layer_ = std::max(last_layer_, event.layer);
     if (event.step != options_.record_step || event.layer != options_.record_layer) return;
     conformance::Call call = conformance::record_call(event.attention, event.batch, event.call);
     call.num_workers =
         options_.engine.threads > 0 ? options_.engine.threads : Device::host().num_cores;
-    conformance::save_call(call, options_.record);
+    try {
+      conformance::save_call(call, options_.record);
+    } catch (const DeviceError& e) {
+      throw UsageError(fmt::format("--record: {}, name another file", e.what()));
+    }
     is_done_ = true;
   }
 
   const GenerateOptions& options_;
   std::int64_t last_step_ = -1;
-  int last_layer_ = -1;
   bool is_done_ = false;
 };
 
@@ -110,6 +128,7 @@ void run_all(engine::Engine& engine, std::vector<engine::Request> requests, bool
 int generate(const GenerateOptions& options) {
   check_flags(options);
   const std::string path = model_path(options.model);
+  check_recording(options, path);
   const std::vector<Prompt> prompts = prompts_of(options);
   const std::atomic<bool>& interrupted = watch_interrupts();
   Recording recording(options);

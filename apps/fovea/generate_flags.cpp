@@ -1,42 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fovea/generate_flags.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <limits>
-#include <type_traits>
 
-#include "fovea/command.h"
+#include "fovea/flag_values.h"
 
 namespace fovea::app {
 namespace {
-
-// A number in decimal, whole ones from 0 on. (CLI11 reads 012 as ten, makes 2^64 - 1 of the seed
-// -1, and takes an empty text for no text.) What values make sense, the engine says.
-template <class T>
-CLI::Option* add_number(CLI::App& app, const std::string& names, T& value,
-                        const std::string& description) {
-  const auto parse = [&value, name = names.substr(names.find("--"))](const CLI::results_t& given) {
-    const std::string& text = given.front();
-    const char* end = text.data() + text.size();
-    T parsed{};
-    const auto [rest, error] = std::from_chars(text.data(), end, parsed);
-    if constexpr (std::is_integral_v<T>) {
-      if (error != std::errc() || rest != end || text.front() == '-')
-        throw UsageError(fmt::format("{}: '{}' is no whole number from 0 to {}", name, text,
-                                     std::numeric_limits<T>::max()));
-    } else if (error != std::errc() || rest != end) {
-      throw UsageError(fmt::format("{}: '{}' is no number", name, text));
-    }
-    value = parsed;
-    return true;
-  };
-  return app.add_option(names, parse, description)
-      ->type_name("N")
-      ->default_str(fmt::format("{}", value));
-}
 
 void add_prompt_flags(CLI::App& app, GenerateOptions& o) {
   app.add_option("-m,--model", o.model, "A known model (see `fovea models`) or a .gguf file")
@@ -46,7 +16,8 @@ void add_prompt_flags(CLI::App& app, GenerateOptions& o) {
   app.add_option("--prompts", o.prompts_file,
                  "A file with one JSON object a line: {\"prompt\": TEXT, and, if wanted, \"id\", "
                  "\"bos\", \"special\", \"chat\", \"system\", \"max_tokens\", \"temperature\", "
-                 "\"seed\", \"n\", \"stop\": [TEXT, ...]}; a line's values go before the flags'");
+                 "\"seed\", \"n\", \"stop\": [TEXT, ...]}; a line's values go before the flags'")
+      ->check(&refuse_empty);
   app.add_flag("--chat", o.chat, "The prompt is what a user says, in the model's own chat format");
   app.add_option("--system", o.system,
                  "The system text of a chat; without it, the default of the model's format");
@@ -103,9 +74,11 @@ void add_engine_flags(CLI::App& app, GenerateOptions& o) {
 }
 
 void add_record_flags(CLI::App& app, GenerateOptions& o) {
-  CLI::Option* record = app.add_option(
-      "--record", o.record,
-      "Write one call of an attention layer to this file, for `fovea replay` (docs/call_file.md)");
+  CLI::Option* record =
+      app.add_option("--record", o.record,
+                     "Write one call of an attention layer to this file, for `fovea replay` "
+                     "(docs/call_file.md)")
+          ->check(&refuse_empty);
   add_number(app, "--record-layer", o.record_layer, "Of this layer, counted from 0")->needs(record);
   add_number(app, "--record-step", o.record_step, "In this step of the engine, counted from 0")
       ->needs(record);

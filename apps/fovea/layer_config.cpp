@@ -8,6 +8,7 @@
 #include <climits>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -120,8 +121,16 @@ class Reader {
            fmt::format("there is no field {}, leave it out (fields: {})", shown(key), names));
   }
 
-  // Of two equal keys the JSON library would keep the last without a word, and it copies a nested
-  // value as deep as it goes.
+  // Whether the number that was just read is not 0 as it is written.
+  bool is_more_than_zero() const {
+    const std::string_view read = text_.substr(0, place_);
+    const std::string_view number = read.substr(read.rfind(':') + 1);
+    return number.substr(0, number.find_first_of("eE")).find_first_of("123456789") !=
+           std::string_view::npos;
+  }
+
+  // Of two equal keys the JSON library would keep the last without a word, of a number near 0
+  // nothing, and it copies a nested value as deep as it goes.
   bool look(int depth, Event event, const Json& parsed) {
     if (event == Event::key && depth == 1) {
       open_ = parsed.get<std::string>();
@@ -131,6 +140,9 @@ class Reader {
                                             "keep one of them",
                                             open_, lines_.at(open_)));
     }
+    if (event == Event::value && depth == 1 && parsed.is_number_float() &&
+        parsed.get<double>() == 0 && is_more_than_zero())
+      refuse_value(field_of(open_), "a number too near 0 to be told from it");
     const bool nested = event == Event::object_start || event == Event::array_start;
     if (nested && depth > 0 && !open_.empty())
       refuse_value(field_of(open_), event == Event::object_start ? "an object" : "a list");
@@ -168,6 +180,8 @@ class Reader {
       if (!value.is_number() || std::abs(value.get<double>()) > kMost)
         refuse_value(field, shown(value));
       flags.*(*real) = static_cast<float>(value.get<double>());
+      if (flags.*(*real) == 0 && value.get<double>() != 0)  // which would mean: none
+        refuse_value(field, shown(value));
     } else if (const Switch* on = std::get_if<Switch>(&field.member)) {
       if (!value.is_boolean()) refuse_value(field, shown(value));
       flags.*(*on) = value.get<bool>();
@@ -188,6 +202,10 @@ LayerFlags parse_layer_config(std::string_view text, std::string_view name) {
 
 LayerFlags read_layer_config(const std::string& path) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+  std::error_code ignored;  // what cannot be looked at cannot be read
+  const auto type = std::filesystem::status(path, ignored).type();
+  if (type != std::filesystem::file_type::regular && std::filesystem::exists(path, ignored))
+    throw UsageError(fmt::format("--config: '{}' cannot be read: no regular file, give one", path));
   std::ifstream in(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -16,6 +16,7 @@
 
 #include "fovea/attention/mask_parts.h"
 #include "fovea/command.h"
+#include "fovea/flag_values.h"
 
 namespace fovea::app {
 namespace {
@@ -191,11 +192,6 @@ void check_combination(const LayerFlags& f, const LayerMask& mask, AttentionType
   }
 }
 
-// Here an empty text means that a flag was not given; one that is given must not pass for that.
-std::string refuse_empty(const std::string& text) {
-  return text.empty() ? "nothing was given, leave the flag out or name a value" : "";
-}
-
 }  // namespace
 
 void add_layer_flags(CLI::App& app, LayerFlags& f) {
@@ -205,10 +201,10 @@ void add_layer_flags(CLI::App& app, LayerFlags& f) {
   app.add_option("--dtype", f.dtype, "f32, f16 or bf16")->capture_default_str();
   app.add_option("--kv-dtype", f.kv_dtype, "Storage of keys and values; auto: as --dtype")
       ->capture_default_str();
-  app.add_option("--block-size", f.block_size, "Tokens in a block")->capture_default_str();
-  app.add_option("--window", f.window,
-                 "Sliding window in tokens, the current one included; 0: none");
-  app.add_option("--softcap", f.softcap, "Soft cap of the logits; 0: none");
+  add_signed_number(app, "--block-size", f.block_size, "Tokens in a block");
+  add_signed_number(app, "--window", f.window,
+                    "Sliding window in tokens, the current one included; 0: none");
+  add_number(app, "--softcap", f.softcap, "Soft cap of the logits; 0: none");
   app.add_option("--attn-type", f.attn_type, "decoder, encoder, encoder_only or encoder_decoder")
       ->capture_default_str();
   app.add_option("--q-len", f.q_len, "Query lengths: N, or MIN-MAX; any if not given")
@@ -225,8 +221,9 @@ void add_layer_flags(CLI::App& app, LayerFlags& f) {
   app.add_option("--spans", f.spans, "Image-like spans that see themselves whole: FIRST-LAST,…")
       ->check(&refuse_empty);
   app.add_flag("--clamp", f.clamp, "Of a span, keys behind the window stay hidden");
-  app.add_option("--chunk", f.chunk, "Chunked local attention, chunks of this many tokens");
-  app.add_option("--lookback", f.lookback, "Chunks before its own that a query sees too");
+  add_signed_number(app, "--chunk", f.chunk,
+                    "Chunked local attention, chunks of this many tokens; 0: none");
+  add_signed_number(app, "--lookback", f.lookback, "Chunks before its own that a query sees too");
   app.add_option("--kv-len", f.kv_len, "Tokens of each request: N, or several with commas")
       ->check(&refuse_empty);
 }

@@ -3,22 +3,21 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fovea/command.h"
+#include "fovea/flag_values.h"
 #include "fovea/layer_flags.h"
 #include "fovea/mask_drawing.h"
 #include "fovea/mask_json.h"
 #include "fovea/mask_scene.h"
 #include "fovea/mask_svg.h"
+#include "fovea/output_file.h"
 
 namespace fovea::app {
 namespace {
@@ -69,21 +68,11 @@ MaskScene scene_of(const MaskOptions& options) {
                     requests_of(options.layer));
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) {
-    throw UsageError(fmt::format("--svg: '{}' cannot be written: {}, name another file", path,
-                                 errno != 0 ? std::strerror(errno) : "unknown reason"));
-  }
-}
-
 int show(const MaskOptions& options) {
+  if (!options.svg.empty()) check_output_file("--svg", options.svg, {});
   const MaskScene scene = scene_of(options);
   const std::string text = options.json ? mask_json(scene).dump() + "\n" : mask_text(scene);
-  if (!options.svg.empty()) write_file(options.svg, mask_svg(scene));
+  if (!options.svg.empty()) write_output_file("--svg", options.svg, mask_svg(scene));
   fmt::print("{}", text);
   return kDone;
 }
@@ -96,9 +85,9 @@ void add_mask(CLI::App& app, Action& action) {
   add_layer_flags(*c, o->layer);
   c->get_option("--q-len")->description(
       "Query tokens of each request: N, or several with commas; as --kv-len if not given");
-  c->add_option("--tile-q", o->tiles.q, "Queries in a tile")->capture_default_str();
-  c->add_option("--tile-k", o->tiles.k, "Keys in a tile")->capture_default_str();
-  c->add_option("--svg", o->svg, "Also draws the mask into this file");
+  add_signed_number(*c, "--tile-q", o->tiles.q, "Queries in a tile");
+  add_signed_number(*c, "--tile-k", o->tiles.k, "Keys in a tile");
+  c->add_option("--svg", o->svg, "Also draws the mask into this file")->check(&refuse_empty);
   c->add_flag("--json", o->json, "One JSON document on standard output, instead of the drawing");
   c->footer(
       "Example: fovea mask --window 6 --q-len 8,1 --kv-len 20,11 --block-size 4 --tile-q 4 "

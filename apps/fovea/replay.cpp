@@ -6,13 +6,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "fovea/command.h"
 #include "fovea/conformance/call_file.h"
+#include "fovea/flag_values.h"
 #include "fovea/number_json.h"
+#include "fovea/output_file.h"
 #include "fovea/row_text.h"
 #include "fovea/select/registry.h"
 
@@ -81,13 +82,11 @@ void write_outputs(const Verdict& verdict, const std::string& path) {
   Json steps = Json::array();
   for (const conformance::StepOutputs& step : verdict.steps)
     steps.push_back({{"out", list(step.out)}, {"lse", list(step.lse)}});
-  std::ofstream file(path);
-  file << steps.dump() << '\n';
-  file.close();
-  if (!file) throw UsageError(fmt::format("--out: {} cannot be written", path));
+  write_output_file("--out", path, steps.dump() + "\n");
 }
 
 int replay(const ReplayOptions& o) {
+  if (!o.out.empty()) check_output_file("--out", o.out, {o.file});
   const conformance::Call call = conformance::load_call(o.file);
   const Registry registry = Registry::builtin();
   const AttentionBackend& backend = registry.find(o.backend);
@@ -108,11 +107,12 @@ int replay(const ReplayOptions& o) {
 void add_replay(CLI::App& app, Action& action) {
   auto o = std::make_shared<ReplayOptions>();
   CLI::App* c = app.add_subcommand("replay", "Runs a call from a file (docs/call_file.md)");
-  c->add_option("FILE", o->file, "The call")->required();
+  c->add_option("FILE", o->file, "The call")->required()->check(&refuse_empty);
   c->add_option("--backend", o->backend, "Who computes it")->capture_default_str();
   c->add_option("--against", o->against,
-                "Compare with this backend; with exact numbers if not given");
-  c->add_option("--out", o->out, "Write the outputs to this file, as JSON");
+                "Compare with this backend; with exact numbers if not given")
+      ->check(&refuse_empty);
+  c->add_option("--out", o->out, "Write the outputs to this file, as JSON")->check(&refuse_empty);
   c->add_flag("--json", o->json, "One JSON document on standard output");
   c->footer(
       "Example: fovea replay failures/cpu_0.safetensors --backend cpu\n"

@@ -15,6 +15,7 @@
 #include "asked_layers.h"
 #include "fovea/attention/layer.h"
 #include "fovea/base/error.h"
+#include "fovea/kv/spec.h"
 #include "judge.h"
 #include "refusal_words.h"
 #include "sampler.h"
@@ -239,9 +240,7 @@ Call plain_call(const fovea::Row& row) {
   c.problem.head_size_v = layer.head_size_v;
   c.problem.scale = layer.scale;
   c.problem.dtype = c.problem.out_dtype = layer.dtype;
-  for (const DType t : {DType::kBF16, DType::kF16, DType::kF32}) {
-    if (row.kv_dtypes.has(plain_kv_dtype(t))) c.problem.kv_dtype = t;
-  }
+  if (layer.kv_dtype) c.problem.kv_dtype = plain_dtype(*layer.kv_dtype).value_or(c.problem.dtype);
   c.block_size = layer.block_size.tokens;
   c.layout = row.layouts.front();
   c.return_lse = false;

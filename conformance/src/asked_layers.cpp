@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "sampler.h"
 
@@ -140,7 +143,8 @@ std::function<void(LayerSpec&)> asking_for(Feature f) {
   }
 }
 
-LayerSpec plain_layer(const fovea::Row& row) {
+namespace {
+LayerSpec plainest_layer(const fovea::Row& row) {
   LayerSpec s;
   s.name = "layer";
   s.num_kv_heads = 2;
@@ -164,6 +168,74 @@ LayerSpec plain_layer(const fovea::Row& row) {
   }
   s.scale = 0.25F;
   return s;
+}
+
+// Values of the field that a row offers, one for each way to fall into what its exclusions say of
+// the field: which of them it is makes no difference to those.
+std::vector<int> distinct_values(const fovea::Row& row, Field field) {
+  std::vector<int> values = {16, 64, 8, 32, 128};  // rather than others
+  const int last = field == Field::kDType      ? static_cast<int>(kFloats.size()) - 1
+                   : field == Field::kKVDType  ? static_cast<int>(KVDType::kFp8DsMla)
+                   : field == Field::kAttnType ? static_cast<int>(AttentionType::kEncoderDecoder)
+                                               : kLargestSize;
+  for (int value = 0; value <= last; ++value) values.push_back(value);
+  const bool is_one_size = row.head_sizes_v.empty() && field == Field::kHeadSize;
+  std::set<std::vector<bool>> seen;
+  std::erase_if(values, [&](int value) {
+    if (value > last || !offers(row, {field, {}}, value)) return true;
+    std::vector<bool> falls_in;
+    for (const Exclusion& exclusion : row.exclusions) {
+      for (const Term& term : exclusion.all_of) {
+        if (term.field == field || (is_one_size && term.field == Field::kHeadSizeV))
+          falls_in.push_back(contains(term.in, value));
+      }
+    }
+    return !seen.insert(falls_in).second;
+  });
+  return values;
+}
+
+std::set<Field> excluded_fields(const fovea::Row& row) {
+  std::set<Field> fields;
+  for (const Exclusion& exclusion : row.exclusions) {
+    for (const Term& term : exclusion.all_of) fields.insert(term.field);
+  }
+  for (const Field f : {Field::kQueryLen, Field::kComputeCapability, Field::kFeature})
+    fields.erase(f);
+  if (row.head_sizes_v.empty() && fields.erase(Field::kHeadSizeV) > 0)
+    fields.insert(Field::kHeadSize);
+  return fields;
+}
+
+bool admits_layer(const fovea::Row& row, const LayerSpec& layer) {
+  fovea::Row one = row;
+  one.devices = {};
+  return static_cast<bool>(validate({one}, problem_of(complete(layer)), Device::host()));
+}
+}  // namespace
+
+LayerSpec plain_layer(const fovea::Row& row) {
+  constexpr int kMaxTries = 10000;
+  const LayerSpec plainest = plainest_layer(row);
+  if (row.exclusions.empty() || admits_layer(row, plainest)) return plainest;
+  std::vector<std::pair<Field, std::vector<int>>> choices;
+  for (const Field field : excluded_fields(row))
+    choices.emplace_back(field, distinct_values(row, field));
+  // Every combination, as the digits of a number.
+  for (int number = 0; number < kMaxTries; ++number) {
+    Excluded asked;
+    asked.layer = plainest;
+    int rest = number;
+    for (const auto& [field, values] : choices) {
+      if (values.empty()) return plainest;
+      const int base = static_cast<int>(values.size());
+      set({field, {}}, row, values[static_cast<std::size_t>(rest % base)], asked);
+      rest /= base;
+    }
+    if (rest > 0) break;
+    if (admits_layer(row, asked.layer)) return asked.layer;
+  }
+  return plainest;
 }
 
 std::optional<Excluded> excluded_by(const Exclusion& exclusion, const fovea::Row& row,

@@ -13,7 +13,8 @@ namespace fovea::conformance {
 // Whether a row's kernels run on a machine. Calls are in host memory, so none of a GPU do.
 bool runs_on(const fovea::Row& row, const Device& device);
 
-// A layer of sizes and types that a row offers, with nothing optional on.
+// A layer of sizes and types that a row offers and does not exclude, with nothing optional on. If
+// there is none, one that the row excludes.
 LayerSpec plain_layer(const fovea::Row& row);
 
 // How a layer asks for a feature; none if it cannot.

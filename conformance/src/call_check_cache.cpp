@@ -5,7 +5,6 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <vector>
 
 #include "call_check.h"
@@ -89,51 +88,91 @@ void check_blocks(const Call& call, Against& against) {
 
 // In doubles: no product of what a call holds is out of their range, and near a bound nobody counts
 // bytes.
-double product(std::initializer_list<double> factors) {
-  double all = 1;
-  for (const double f : factors) all *= f;
-  return all;
-}
+constexpr double kPage = 4096;
+
+// A tensor of [rows, heads, size] elements that take at most 4 bytes.
+class Extent {
+ public:
+  Extent(double rows, double heads, double size, Strides strides)
+      : rows_(rows),
+        heads_(heads),
+        size_(size),
+        head_(strides.head == 0 ? size : static_cast<double>(strides.head)),
+        token_(strides.token == 0 ? heads * head_ : static_cast<double>(strides.token)) {}
+
+  double reserved() const { return 4 * (rows_ * token_ + heads_ * head_); }
+  // The pages under all elements are at most those of all rows, of all heads, of each element's
+  // own run, and no more than there are.
+  double touched() const {
+    const double row = (heads_ - 1) * head_ + size_, plane = (rows_ - 1) * token_ + size_;
+    return std::min({rows_ * (4 * row + kPage), heads_ * (4 * plane + kPage),
+                     rows_ * heads_ * (4 * size_ + kPage), reserved() + kPage});
+  }
+
+ private:
+  double rows_, heads_, size_, head_, token_;
+};
 
 struct Bytes {
   double numbers = 0;  // of q, k, v and out in float64
   double tables = 0;   // block table, slots, LSE
-  double placed = 0;   // tensors and pool, which lazy memory only reserves
+  double tensors = 0;  // q, k, v and out
+  double pool = 0;
+  double touched_tensors = 0;  // of lazy memory, which only reserves the rest
+  double touched_pool = 0;
 };
+
+void count_tensors(const Call& call, double queries, Bytes& bytes) {
+  const Case& c = call.problem;
+  const double h = c.num_heads, g = c.num_kv_heads, d = c.head_size, dv = c.head_size_v;
+  const double rows = queries + call.padding_rows + 1;
+  const auto add = [&](Strides strides, double written, double heads, double size) {
+    if (strides == Strides()) strides.token = call.token_stride;
+    // A strided tensor has gaps of up to three elements behind a head and five behind a token.
+    const double wide = strides == Strides() ? size + 3 : size;
+    bytes.tensors += Extent(rows, heads, wide, strides).reserved() + 4 * 5 * rows;
+    bytes.touched_tensors += Extent(written, heads, wide, strides).touched() + 4 * 5 * written;
+  };
+  add(call.strides.q, queries, h, d);
+  add(call.strides.k, queries, g, d);
+  add(call.strides.v, queries, g, dv);
+  add(call.strides.out, rows, h, dv);  // padding is cleared too
+}
+
+void count_pool(const Call& call, double keys, double used_blocks, Bytes& bytes) {
+  const Case& c = call.problem;
+  const double g = c.num_kv_heads, form = call.cache_form == CacheForm::kSparseKeys ? 2 : 1;
+  const auto element = static_cast<double>(fovea::size_of(c.kv_dtype));
+  const double token = (static_cast<double>(c.head_size) + c.head_size_v) * element * form;
+  const double block =
+      static_cast<double>(manager_block_tokens(call)) * call.num_layers * g * token;
+  const auto blocks = static_cast<double>(std::max(call.num_blocks, least_blocks(call)));
+  bytes.pool = blocks * block;
+  bytes.touched_pool =
+      std::min({bytes.pool, used_blocks * (block + 2 * g * kPage), keys * g * (token + 2 * kPage)});
+}
+
 Bytes bytes_of(const Call& call) {
   const Case& c = call.problem;
   const double h = c.num_heads, g = c.num_kv_heads, d = c.head_size, dv = c.head_size_v;
-  double queries = 0, keys = 0, width = 3;
+  double queries = 0, keys = 0, used_blocks = 0, width = 3;
   for (const Request& r : c.requests) {
+    const auto blocks = static_cast<double>(num_blocks_of(call, r));
     queries += r.query_len;
     keys += r.kv_len;
-    width = std::max(width, 3 + static_cast<double>(num_blocks_of(call, r)) *
-                                    call.kernel_blocks_per_manager_block);
+    used_blocks += blocks;
+    width = std::max(width, 3 + blocks * call.kernel_blocks_per_manager_block);
   }
   const double rows = queries + call.padding_rows + 1;
-  const auto blocks = static_cast<double>(std::max(call.num_blocks, least_blocks(call)));
-  // A strided tensor has gaps of up to three elements behind a head and five behind a token.
-  const double row =
-      std::max(static_cast<double>(call.token_stride), std::max(h, g) * (std::max(d, dv) + 3) + 5);
-  // What strides of its own take beyond that.
-  const auto extent = [rows](const Strides& s, double heads, double size) {
-    const double head = s.head == 0 ? size : static_cast<double>(s.head);
-    const double token = s.token == 0 ? heads * head : static_cast<double>(s.token);
-    return s == Strides() ? 0 : rows * token + heads * head;
-  };
-  const double strided = extent(call.strides.q, h, d) + extent(call.strides.k, g, d) +
-                         extent(call.strides.v, g, dv) + extent(call.strides.out, h, dv);
+  const double lse_rows = call.lse_layout == LseLayout::kHeadsTokens ? h : rows;
   Bytes bytes;
   bytes.numbers = 8 * (queries * h * (d + dv) + (queries + keys) * g * (d + dv));
   bytes.tables = 4 * width * static_cast<double>(c.requests.size()) + rows * (4 * (h + 3) + 8) +
-                 (call.blocks.empty() ? 4 * blocks : 0);
-  bytes.placed = product({4, rows, row, 4}) + 4 * strided +
-                 product({static_cast<double>(call.strides.lse), 4,
-                          call.lse_layout == LseLayout::kHeadsTokens ? h : rows}) +
-                 product({blocks, static_cast<double>(manager_block_tokens(call)),
-                          static_cast<double>(call.num_layers), g, d + dv,
-                          static_cast<double>(fovea::size_of(c.kv_dtype)),
-                          call.cache_form == CacheForm::kSparseKeys ? 2.0 : 1.0});
+                 4 * static_cast<double>(call.strides.lse) * lse_rows;
+  if (call.blocks.empty())
+    bytes.tables += 4 * static_cast<double>(std::max(call.num_blocks, least_blocks(call)));
+  count_tensors(call, queries, bytes);
+  count_pool(call, keys, used_blocks, bytes);
   return bytes;
 }
 
@@ -144,12 +183,15 @@ void check_memory(const Call& call, Against& against) {
                   fmt::format("at most {:.0f} MiB", limit / kMiB));
   };
   const Bytes bytes = bytes_of(call);
-  const double touched = bytes.numbers + bytes.tables;
+  const double always = bytes.numbers + bytes.tables;
   if (call.lazy_memory) {
-    need(touched, kMaxBytes, "numbers and tables");
-    need(bytes.placed, kMaxLazyBytes, "tensors and pool");
+    need(always + bytes.touched_tensors + bytes.touched_pool, kMaxBytes,
+         "numbers, tables and touched pages of tensors and pool");
+    need(bytes.tensors + bytes.pool, kMaxLazyBytes, "tensors and pool");
   } else {
-    need(touched + bytes.placed, kMaxBytes, "numbers, tables, tensors and pool");
+    // Copies show whether a backend wrote where it may only read: one of the pool, two of q, k, v.
+    need(always + 3 * bytes.tensors + 2 * bytes.pool, kMaxBytes,
+         "numbers, tables, tensors and pool with copies of them");
   }
 }
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -55,45 +56,75 @@ std::vector<std::int64_t> shape_of(const Tensors& t, const Call& call, std::size
   return {c.requests[request].*t.num_tokens, c.*t.num_heads, c.*t.size};
 }
 
-using TensorsByName = std::map<std::string_view, const FileTensor*>;
+using TensorsByName = std::map<std::string_view, std::size_t>;
+
+// A file but for the numbers of its tensors.
+struct Head {
+  SafetensorsFile file;
+  Call call;
+  std::vector<std::size_t> explicit_tensors = {};  // indices, by tensor and request
+};
 
 // Takes the tensors of one rule away from `unread`.
-void read_explicit(const Tensors& t, TensorsByName& unread, Call& call) {
-  auto* rule = std::get_if<Explicit>(&(call.*t.rule));
-  if (rule == nullptr) return;
-  for (std::size_t r = 0; r < call.problem.requests.size(); ++r) {
+void find_explicit(const Tensors& t, TensorsByName& unread, Head& head) {
+  if (!std::holds_alternative<Explicit>(head.call.*t.rule)) return;
+  for (std::size_t r = 0; r < head.call.problem.requests.size(); ++r) {
     const std::string name = tensor_name(t, r);
-    const auto expected = [&] {
-      return fmt::format("[{}], as tensors.{} is explicit", fmt::join(shape_of(t, call, r), ", "),
-                         t.name);
+    const std::vector<std::int64_t> shape = shape_of(t, head.call, r);
+    const auto refuse = [&](std::string_view given) {
+      throw InputError(
+          fmt::format("tensor \"{}\"", name), given,
+          fmt::format("[{}], as tensors.{} is explicit", fmt::join(shape, ", "), t.name));
     };
     const auto found = unread.find(name);
-    if (found == unread.end())
-      throw InputError(fmt::format("tensor \"{}\"", name), "missing", expected());
-    const FileTensor& tensor = *found->second;
-    if (tensor.shape != shape_of(t, call, r))
-      throw InputError(fmt::format("tensor \"{}\"", name),
-                       fmt::format("[{}]", fmt::join(tensor.shape, ", ")), expected());
-    rule->requests.push_back(decode(tensor));
+    if (found == unread.end()) refuse("missing");
+    const FileTensor& tensor = head.file.tensors[found->second];
+    if (tensor.shape != shape) refuse(fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
+    head.explicit_tensors.push_back(found->second);
     unread.erase(found);
   }
 }
 
-Call parse(std::string_view bytes) {
-  const SafetensorsFile file = parse_safetensors(bytes);
-  const auto document = file.metadata.find(kDocument);
-  if (document == file.metadata.end())
+// Whether it is worth the memory to read the rest: decoded, a file takes four times its own.
+Head read_head(std::string_view bytes, std::uint64_t file_bytes) {
+  Head head{.file = parse_head(bytes, file_bytes), .call = {}};
+  const auto document = head.file.metadata.find(kDocument);
+  if (document == head.file.metadata.end())
     throw InputError(fmt::format("metadata \"{}\"", kDocument), "missing", "a call in JSON");
-  Call call = from_document(document->second);
-  check_all_but_explicit_numbers(call);  // decoded, a file takes four times its own memory
+  head.call = from_document(document->second);
+  check_all_but_explicit_numbers(head.call);
   TensorsByName unread;
-  for (const FileTensor& tensor : file.tensors) unread.emplace(tensor.name, &tensor);
-  for (const Tensors& t : kTensors) read_explicit(t, unread, call);
+  for (std::size_t i = 0; i < head.file.tensors.size(); ++i)
+    unread.emplace(head.file.tensors[i].name, i);
+  for (const Tensors& t : kTensors) find_explicit(t, unread, head);
   if (!unread.empty())
     throw InputError(fmt::format("tensor {}", in_quotes(unread.begin()->first)), "not asked for",
                      "q.0, k.0, v.0, ... of explicit tensors only");
-  check(call);
-  return call;
+  return head;
+}
+
+Call with_numbers(Head head, std::string_view data) {
+  attach(data, head.file);
+  std::size_t next = 0;
+  for (const Tensors& t : kTensors) {
+    auto* rule = std::get_if<Explicit>(&(head.call.*t.rule));
+    for (std::size_t r = 0; rule != nullptr && r < head.call.problem.requests.size(); ++r)
+      rule->requests.push_back(decode(head.file.tensors[head.explicit_tensors[next++]]));
+  }
+  check(head.call);
+  return std::move(head.call);
+}
+
+// What f() refuses, with the name of the file before it.
+template <class F>
+Call named(std::string_view name, F&& f) {
+  try {
+    return f();
+  } catch (const InputError& e) {
+    std::vector<Reason> reasons = e.reasons();
+    for (Reason& r : reasons) r.field = fmt::format("{}: {}", name, r.field);
+    throw InputError(std::move(reasons));
+  }
 }
 
 class Descriptor {
@@ -110,29 +141,50 @@ class Descriptor {
   int value_;
 };
 
-std::string read_file(const std::string& path) {
-  constexpr std::string_view kWanted = "a call file (docs/call_file.md)";
+constexpr std::string_view kWanted = "a call file (docs/call_file.md)";
+
+class InputFile {
+ public:
   // Without O_NONBLOCK, opening a pipe would wait for a writer.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status = {};
-  if (file.value() < 0 || ::fstat(file.value(), &status) != 0)
-    throw InputError(path, system_text(errno), kWanted);
-  if (!S_ISREG(status.st_mode)) throw InputError(path, "not a regular file", kWanted);
-  if (status.st_size > kMaxFileBytes)
-    throw InputError(path, fmt::format("{} bytes", status.st_size),
-                     fmt::format("at most {}", kMaxFileBytes));
-  std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
-  std::size_t size = 0;
-  while (size < bytes.size()) {
-    const ssize_t n = ::read(file.value(), bytes.data() + size, bytes.size() - size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw InputError(path, system_text(errno), kWanted);
-    if (n == 0) break;  // cut while it is read: what is there is refused by its contents
-    size += static_cast<std::size_t>(n);
+  explicit InputFile(const std::string& path)
+      : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    struct stat status = {};
+    if (file_.value() < 0 || ::fstat(file_.value(), &status) != 0)
+      throw InputError(path, system_text(errno), kWanted);
+    if (!S_ISREG(status.st_mode)) throw InputError(path, "not a regular file", kWanted);
+    if (status.st_size > kMaxFileBytes)
+      throw InputError(path, fmt::format("{} bytes", status.st_size),
+                       fmt::format("at most {}", kMaxFileBytes));
+    size_ = static_cast<std::size_t>(status.st_size);
   }
-  bytes.resize(size);
-  return bytes;
-}
+
+  std::size_t size() const { return size_; }
+  // The next ones; fewer only at the end.
+  std::string read(std::size_t num_bytes) const {
+    std::string bytes(num_bytes, '\0');
+    std::size_t there = 0;
+    while (there < num_bytes) {
+      const ssize_t n = ::read(file_.value(), bytes.data() + there, num_bytes - there);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw InputError(path_, system_text(errno), kWanted);
+      if (n == 0) break;
+      there += static_cast<std::size_t>(n);
+    }
+    bytes.resize(there);
+    return bytes;
+  }
+  // InputError if the file was cut while it is read.
+  std::string read_all_of(std::size_t num_bytes) const {
+    std::string bytes = read(num_bytes);
+    if (bytes.size() != num_bytes) throw InputError(path_, "a file that was cut short", kWanted);
+    return bytes;
+  }
+
+ private:
+  std::string path_;
+  Descriptor file_;
+  std::size_t size_ = 0;
+};
 
 // A file that is removed again unless it gets its name.
 class PartialFile {
@@ -177,16 +229,24 @@ class PartialFile {
 }  // namespace
 
 Call parse_call(std::string_view bytes, std::string_view name) {
-  try {
-    return parse(bytes);
-  } catch (const InputError& e) {
-    std::vector<Reason> reasons = e.reasons();
-    for (Reason& r : reasons) r.field = fmt::format("{}: {}", name, r.field);
-    throw InputError(std::move(reasons));
-  }
+  return named(name, [&] {
+    const std::size_t size = head_size(bytes, bytes.size());
+    return with_numbers(read_head(bytes.substr(0, size), bytes.size()), bytes.substr(size));
+  });
 }
 
-Call load_call(const std::string& path) { return parse_call(read_file(path), path); }
+Call load_call(const std::string& path) {
+  const InputFile file(path);
+  return named(path, [&] {
+    constexpr std::size_t kFirst = 8;
+    std::string bytes = file.read(std::min(kFirst, file.size()));
+    const std::size_t size = head_size(bytes, file.size());
+    bytes += file.read_all_of(size - bytes.size());
+    Head head = read_head(bytes, file.size());
+    bytes = file.read_all_of(file.size() - size);
+    return with_numbers(std::move(head), bytes);
+  });
+}
 
 std::string to_bytes(const Call& call) {
   check(call);
@@ -208,6 +268,10 @@ std::string to_bytes(const Call& call) {
 }
 
 void save_call(const Call& call, const std::string& path) {
+  // A device would be replaced, not written to.
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    throw InputError(path, "not a regular file", "a file, or a name that is free");
   const std::string bytes = to_bytes(call);
   PartialFile file(path);
   file.write(bytes);

@@ -18,6 +18,7 @@
 #include "call_schema.h"
 #include "call_words.h"
 #include "fovea/base/error.h"
+#include "json_numbers.h"
 #include "safetensors.h"
 
 namespace fovea::conformance {
@@ -65,7 +66,11 @@ Json parse_json(std::string_view text) {
     return true;
   };
   try {
-    return Json::parse(text, look);
+    Json document = Json::parse(text, look);
+    if (const std::string_view number = vanishing_number(text); !number.empty())
+      throw InputError("document", in_quotes(number),
+                       "0, or a number that float64 can tell from it");
+    return document;
   } catch (const Json::parse_error& e) {
     throw InputError("document", fmt::format("no JSON at byte {}", e.byte),
                      "a JSON object (which has no NaN and no Infinity)");
@@ -108,6 +113,9 @@ class ValueReader {
     if (!value.is_number() || !(std::fabs(value.get<double>()) <= kMax))
       return refuse(path, value, fmt::format("a number up to {}", kMax));
     to = static_cast<T>(value.get<double>());
+    if (to == 0 && value.get<double>() != 0)  // which may turn something off
+      refuse(path, value,
+             fmt::format("0, or a number from {} on", std::numeric_limits<T>::denorm_min()));
   }
   template <Choice E>
   void read(const std::string& path, const Json& value, E& to) {

@@ -173,12 +173,13 @@ std::string text_of(const Described& t) {
 }
 
 // The tensor, with its shape known to be that of its bytes.
-FileTensor place(const Described& t, std::string_view data) {
+FileTensor place(const Described& t, std::uint64_t data_bytes) {
   const std::uint64_t begin = (*t.offsets)[0], end = (*t.offsets)[1];
-  if (begin > end || end > data.size())
+  if (begin > end || end > data_bytes)
     refuse_tensor(t.name, "data_offsets", fmt::format("{} to {}", begin, end),
-                  fmt::format("a part of the {} bytes behind the header", data.size()));
-  FileTensor tensor{.name = t.name, .type = *t.type, .data = data.substr(begin, end - begin)};
+                  fmt::format("a part of the {} bytes behind the header", data_bytes));
+  FileTensor tensor{
+      .name = t.name, .type = *t.type, .shape = {}, .begin = begin, .num_bytes = end - begin};
   std::uint64_t bytes = size_of(*t.type);
   for (const std::uint64_t extent : *t.shape) {
     // An extent of 0 does not excuse others that are out of range.
@@ -193,49 +194,65 @@ FileTensor place(const Described& t, std::string_view data) {
 }
 
 // Every byte belongs to one tensor.
-void check_contiguous(const std::vector<FileTensor>& tensors, std::string_view data) {
-  const char* expected = data.data();
+void check_contiguous(const std::vector<FileTensor>& tensors, std::uint64_t data_bytes) {
+  std::uint64_t expected = 0;
   for (const FileTensor& t : tensors) {
-    if (t.data.data() != expected)
-      refuse_tensor(t.name, "data_offsets", fmt::format("begin {}", t.data.data() - data.data()),
-                    fmt::format("{}, where the tensor before ends", expected - data.data()));
-    expected += t.data.size();
+    if (t.begin != expected)
+      refuse_tensor(t.name, "data_offsets", fmt::format("begin {}", t.begin),
+                    fmt::format("{}, where the tensor before ends", expected));
+    expected += t.num_bytes;
   }
-  if (const auto used = static_cast<std::size_t>(expected - data.data()); used != data.size())
-    throw InputError("data", fmt::format("{} bytes behind the header", data.size()),
-                     fmt::format("{}, those of the tensors (a file that was cut short?)", used));
+  if (expected != data_bytes)
+    throw InputError(
+        "data", fmt::format("{} bytes behind the header", data_bytes),
+        fmt::format("{}, those of the tensors (a file that was cut short?)", expected));
 }
 }  // namespace
 
 std::string_view name_of(FileType t) { return facts(t).name; }
 std::size_t size_of(FileType t) { return facts(t).bytes; }
 
-SafetensorsFile parse_safetensors(std::string_view bytes) {
+std::size_t head_size(std::string_view bytes, std::uint64_t file_bytes) {
   if (bytes.size() < kLengthBytes)
     throw InputError("file", fmt::format("{} bytes", bytes.size()),
                      "a .safetensors file, which begins with 8 bytes, the length of its header");
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
-  const std::uint64_t most = std::min(kMaxHeaderBytes, bytes.size() - kLengthBytes);
+  const std::uint64_t most = std::min(kMaxHeaderBytes, file_bytes - kLengthBytes);
   if (length > most)
     throw InputError("length of the header", fmt::format("{}", length),
                      fmt::format("at most {}, as many bytes as may follow in this file", most));
-  const std::string_view header = bytes.substr(kLengthBytes, length);
+  return kLengthBytes + length;
+}
+
+SafetensorsFile parse_head(std::string_view head, std::uint64_t file_bytes) {
+  const std::string_view header = head.substr(kLengthBytes);
   // The JSON library takes a zero byte for the end and skips a byte order mark.
   if (!header.starts_with('{') || header.find('\0') != std::string_view::npos)
     throw InputError("header", "bytes that are no JSON object", "JSON from '{' on");
   HeaderReader reader;
   Json::sax_parse(header.begin(), header.end(), &reader);
 
-  const std::string_view data = bytes.substr(kLengthBytes + length);
+  const std::uint64_t data_bytes = file_bytes - head.size();
   SafetensorsFile file{.metadata = std::move(reader.metadata)};
   file.tensors.reserve(reader.tensors.size());
-  for (const Described& each : reader.tensors) file.tensors.push_back(place(each, data));
+  for (const Described& each : reader.tensors) file.tensors.push_back(place(each, data_bytes));
   // Of tensors that begin at one place, the empty ones come first.
   std::ranges::sort(file.tensors, {}, [](const FileTensor& t) {
-    return std::tuple(t.data.data(), t.data.size(), std::string_view(t.name));
+    return std::tuple(t.begin, t.num_bytes, std::string_view(t.name));
   });
-  check_contiguous(file.tensors, data);
+  check_contiguous(file.tensors, data_bytes);
+  return file;
+}
+
+void attach(std::string_view data, SafetensorsFile& file) {
+  for (FileTensor& t : file.tensors) t.data = data.substr(t.begin, t.num_bytes);
+}
+
+SafetensorsFile parse_safetensors(std::string_view bytes) {
+  const std::size_t size = head_size(bytes, bytes.size());
+  SafetensorsFile file = parse_head(bytes.substr(0, size), bytes.size());
+  attach(bytes.substr(size), file);
   return file;
 }
 

@@ -143,7 +143,8 @@ TEST(ProgramExplain, BadFlags) {
                  "invalid value: backend: unknown name 'cpu_refrence', expected cpu, "
                  "cpu_reference (did you mean 'cpu_reference'? name one of these, or none to have "
                  "one chosen)");
-  expect_refused({"--pool-bytes", "0"}, "--pool-bytes: 0 is no memory, give at least 1 byte");
+  expect_refused({"--pool-bytes", "0"},
+                 "--pool-bytes: '0' is no whole number from 1 to 9223372036854775807");
   expect_refused({"--kv-dtype", "nvfp4", "--head-size", "72"},
                  "invalid value:\nhead_size: 72, expected a positive multiple of 16 for nvfp4 (pad "
                  "the heads with zeros to 80, or store the cache in another format)\nhead_size_v: "

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fovea/layer_config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -157,6 +161,22 @@ TEST(LayerConfig, Files) {
             "--config: '/nonexistent/x.json' cannot be read, give a readable file");
   EXPECT_NE(message(testing::TempDir()).find("cannot be read"), std::string::npos);
   EXPECT_NE(message(large.path()).find("larger than 1048576 bytes"), std::string::npos);
+}
+
+// 0 would mean: none.
+TEST(LayerConfig, ANumberThatWouldBecomeZeroIsRefused) {
+  for (const char* small : {"1e-60", "1e-400", "-1E-400", "0.1e-400 "})
+    EXPECT_NE(refusal(fmt::format(R"({{"softcap": {}}})", small)), "") << small;
+  EXPECT_EQ(refusal(R"({"softcap": 0.00e7, "window": 1})"), "");
+  EXPECT_EQ(parse_layer_config(R"({"softcap": 0.0})", "x").softcap, 0);
+}
+
+// Opening a pipe would wait for a writer.
+TEST(LayerConfig, APipeIsRefused) {
+  const std::string path = testing::TempDir() + std::to_string(getpid()) + "_pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THROW((void)read_layer_config(path), UsageError);
+  std::filesystem::remove(path);
 }
 
 }  // namespace

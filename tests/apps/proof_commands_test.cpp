@@ -114,13 +114,20 @@ TEST(ConformanceCommand, RefusesWhatMakesNoSense) {
                                              {"--feature", "alibi"},
                                              {"--row", "NOPE"},
                                              {"--cases", "0"},
+                                             {"--cases", "99999999999999999999"},
+                                             {"--cases", "1e3"},
+                                             {"--seed", "-1"},
                                              {"--seconds", "-1"},
+                                             {"--seconds", "0"},
+                                             {"--seconds", "nan"},
+                                             {"--seconds", "inf"},
                                              {"--cases", "5", "--seconds", "1"}}) {
     std::vector<std::string> args = {"conformance"};
     args.insert(args.end(), wrong.begin(), wrong.end());
     const Ran ran = run_program(args);
     EXPECT_EQ(ran.exit_code, kWrongUse) << wrong[0] << ran.err;
     EXPECT_EQ(ran.out, "") << wrong[0];
+    EXPECT_LT(ran.err.size(), 300U) << ran.err;
     EXPECT_NE(ran.err.find(wrong[1] == "5" ? "--cases" : wrong[0].substr(2)), std::string::npos)
         << ran.err;
   }

@@ -35,13 +35,24 @@ TEST(Record, ReplaysOnEveryBackend) {
   }
 }
 
-TEST(Record, SaysWhenTheCallNeverCame) {
+TEST(Record, SaysThatTheCallWillNeverCome) {
   const std::string path = temp_path("never.safetensors");
   const Ran ran = run_program({"generate", "-m", "smollm2", "-p", "Hello", "-n", "2", "--record",
-                               path, "--record-layer", "900"});
+                               path, "--record-layer", "30"});
   EXPECT_EQ(ran.exit_code, kWrongUse);
-  EXPECT_NE(ran.err.find("layer 900"), std::string::npos) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_NE(ran.err.find("layer 30"), std::string::npos) << ran.err;
   EXPECT_NE(ran.err.find("30 layers"), std::string::npos) << ran.err;
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Record, SaysThatTheCallNeverCame) {
+  const std::string path = temp_path("never.safetensors");
+  const Ran ran = run_program({"generate", "-m", "smollm2", "-p", "Hello", "-n", "2", "--record",
+                               path, "--record-step", "900"});
+  EXPECT_EQ(ran.exit_code, kWrongUse);
+  EXPECT_NE(ran.err.find("step 900"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("the run had 2"), std::string::npos) << ran.err;
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 

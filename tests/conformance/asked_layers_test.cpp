@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "conformance/random_rows.h"
 #include "conformance/toy_backend.h"
 #include "refusal_words.h"
+#include "sampler.h"
 
 namespace fovea::conformance {
 namespace {
@@ -37,6 +39,36 @@ TEST(PlainLayer, is_one_that_the_row_admits) {
     EXPECT_TRUE(support) << to_text(support.reasons);
     EXPECT_TRUE(admits(row.block_sizes, spec.kernel_block_size.tokens));
     EXPECT_TRUE(problem_of(complete(spec)).features.empty());
+  }
+}
+
+// What a row excludes is not what it is asked for when nothing particular is.
+TEST(PlainLayer, is_none_that_the_row_excludes) {
+  const auto number = [](auto e) { return static_cast<int>(e); };
+  const Term f32{Field::kDType, {number(DType::kF32), number(DType::kF32)}};
+  const Term kv_f32{Field::kKVDType, {number(KVDType::kF32), number(KVDType::kF32)}};
+  fovea::Row base = toy_row();
+  base.dtypes = {DType::kF32, DType::kBF16};
+  base.kv_dtypes = {KVDType::kF32, KVDType::kBF16};
+  for (const bool one_size : {false, true}) {
+    if (one_size) base.head_sizes_v = {};
+    for (const std::vector<std::vector<Term>>& exclusions :
+         std::vector<std::vector<std::vector<Term>>>{
+             {{{Field::kHeadSize, {16, 16}}}},
+             {{{Field::kHeadSizeV, {16, 16}}}},
+             {{{Field::kHeadSize, {1, 16}}}, {{Field::kHeadSize, {18, 4096}}}},
+             {{{Field::kBlockSize, {16, 16}}}, {{Field::kGroupSize, {1, 2}}}},
+             {{f32}},
+             {{kv_f32}},
+             {{f32, {Field::kHeadSize, {1, 32}}}, {kv_f32, {Field::kBlockSize, {1, 4096}}}},
+             {{{Field::kQueryLen, {2, 8}}, {Field::kHeadSize, {16, 16}}}}}) {
+      fovea::Row row = base;
+      for (const std::vector<Term>& terms : exclusions) row.exclusions.push_back({terms, "why"});
+      const Support support =
+          validate({row}, problem_of(complete(plain_layer(row))), Device::host());
+      EXPECT_TRUE(support) << to_text(support.reasons);
+      EXPECT_TRUE(admits_call(row, plain_call(row))) << exclusions.size();
+    }
   }
 }
 

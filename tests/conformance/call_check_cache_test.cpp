@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <climits>
+#include <cstdint>
 
+#include "call_check.h"
 #include "conformance/call_edits.h"
 #include "fovea/attention/layer.h"
 #include "fovea/kv/layout.h"
@@ -60,6 +62,34 @@ TEST(CheckCache, FormAndBlocks) {
          c.problem.head_size = c.problem.head_size_v = 1;
          c.lazy_memory = true;
        }},
+  });
+}
+
+// Also where pages take memory only when they are touched, and where copies are compared.
+TEST(CheckCache, MemoryIsAllThatTheCallTakes) {
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  const auto padded = [](Call& c) {
+    c.lazy_memory = true;
+    c.return_lse = false;
+    c.padding_rows = 65536;
+    c.problem.num_heads = c.problem.num_kv_heads = 64;
+    c.problem.head_size = 1;
+    c.problem.head_size_v = 64;
+  };
+  const auto blocks_of = [](Call& c, std::int64_t bytes) {
+    c.num_blocks = bytes / (manager_block_tokens(c) * c.problem.num_kv_heads *
+                            (c.problem.head_size + c.problem.head_size_v) * 4);
+  };
+  expect_each({
+      {"", [&](Call& c) { padded(c); }},
+      {"memory", [&](Call& c) { padded(c), c.problem.head_size_v = 256; }},  // 4 GiB of out
+      {"memory", [&](Call& c) { padded(c), c.strides.out = {1 << 16, 512}; }},
+      {"", [&](Call& c) { padded(c), c.strides.out = {4160, 65}; }},
+      {"memory",  // the LSE is never lazy
+       [&](Call& c) { c.lazy_memory = true, c.strides.lse = std::int64_t{1} << 30; }},
+      {"", [&](Call& c) { c.num_blocks = 0, blocks_of(c, kGiB); }},
+      {"memory", [&](Call& c) { blocks_of(c, 5 * kGiB / 2); }},
+      {"", [&](Call& c) { blocks_of(c, 5 * kGiB / 2), c.lazy_memory = true; }},
   });
 }
 

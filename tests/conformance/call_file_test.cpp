@@ -2,6 +2,7 @@
 #include "fovea/conformance/call_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -217,6 +218,32 @@ TEST(CallFile, IsSavedWholeOrNotAtAll) {
   fs::create_directory(folder / "taken");
   EXPECT_THROW(save_call(other, folder / "taken"), DeviceError);
   EXPECT_EQ(folder.num_files(), 2U);  // nothing half-written is left
+}
+
+// A device would be replaced by a file.
+TEST(CallFile, IsNotSavedOverWhatIsNoFile) {
+  const Folder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(save_call(small_call(), folder / "pipe"), InputError);
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+}
+
+// What is no call is refused by its head: the rest is never read.
+TEST(CallFile, HugeOnesThatAreNoneTakeNoMemory) {
+  const Folder folder;
+  const std::string path = folder / "huge", bytes = to_bytes(small_call());
+  const auto peak = [] {
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    return used.ru_maxrss;
+  };
+  for (const std::string& head : {std::string(), bytes.substr(0, 20), bytes}) {
+    std::ofstream(path, std::ios::binary) << head;
+    fs::resize_file(path, std::uintmax_t{5} << 30);
+    const auto before = peak();
+    EXPECT_THROW(load_call(path), InputError);
+    EXPECT_LT(peak() - before, 200'000);  // KiB
+  }
 }
 
 TEST(CallFile, NamesWhatCannotBeRead) {

@@ -325,6 +325,15 @@ TEST(CallDocument, NumbersAreKeptToTheBit) {
   EXPECT_EQ(from_document(with("layer.scale", "3")).problem.scale, 3.0F);
 }
 
+// 0 turns the cap off: a number that is not 0 must not become it.
+TEST(CallDocument, NothingBecomesZeroUnseen) {
+  for (const char* small : {"1e-46", "-1e-46", "1e-60", "1e-400"}) {
+    EXPECT_THROW(from_document(with("layer.logits_soft_cap", small)), InputError) << small;
+    EXPECT_THROW(from_document(with("layer.scale", small)), InputError) << small;
+  }
+  EXPECT_EQ(from_document(with("layer.logits_soft_cap", "0.0e-400")).problem.soft_cap, 0);
+}
+
 TEST(CallDocument, RandomCallsComeBack) {
   int calls = 0;
   const Registry registry = Registry::builtin();
