@@ -90,7 +90,7 @@ std::vector<std::byte> snapshot(std::initializer_list<const Memory*> memories) {
 }  // namespace
 
 void PagedRun::serve(const AttentionBackend& backend, Executor* executor) {
-  if (served_ == nullptr || served_->backend != &backend || served_->executor != executor) {
+  if (served_ == nullptr || !served_->is_of(backend, executor)) {
     planner_.reset();
     served_ = std::make_shared<const Served>(call_, backend, executor, bounds_of(call_));
   }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <functional>
 
+#include "fovea/attention/builder_checks.h"
+
 namespace fovea::conformance {
 
 namespace {
@@ -85,10 +87,16 @@ Leeway leeway_of(std::uint64_t seed) {
 Served::Served(const Call& call, const AttentionBackend& of, Executor* with, const Bounds& up_to)
     : backend(&of),
       executor(with),
+      num_workers(fovea::num_workers(Context{with})),
       layer(layer_spec(call), of, Device::host(), Context{with}),
       bounds(up_to),
       builder(of.make_builder({.key = layer.plan_key(), .bounds = up_to}, Context{with})) {
   if (builder == nullptr) throw ContractError("a builder that is null");
+}
+
+bool Served::is_of(const AttentionBackend& other, const Executor* with) const {
+  return backend == &other && executor == with &&
+         num_workers == (with == nullptr ? 1 : with->num_workers());
 }
 
 Bounds bounds_of(const Call& call) {

@@ -50,6 +50,8 @@ struct Served {
   Served(const Call& call, const AttentionBackend& of, Executor* with, const Bounds& up_to);
   const AttentionBackend* backend;
   Executor* executor;
+  int num_workers;  // of the executor: another one may come to lie at its address
+  bool is_of(const AttentionBackend& other, const Executor* with) const;
   AttentionLayer layer;
   Bounds bounds;
   std::unique_ptr<AttentionMetadataBuilder> builder;  // not null
