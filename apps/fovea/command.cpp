@@ -28,16 +28,6 @@ const CLI::App& named_command(const CLI::App& app) {
   return chosen.empty() ? app : *chosen.front();
 }
 
-std::string_view out_of_memory_text(std::string_view command) {
-  if (command == "generate")
-    return "out of memory: choose a smaller model, context (--kv-blocks) or weight type";
-  if (command == "replay")
-    return "out of memory: the call's numbers and pool do not fit, replay it on a larger machine "
-           "or "
-           "with fewer tokens";
-  return "out of memory: ask for less, or free some";
-}
-
 // CLI11 would only say that a command is missing.
 void check_command(CLI::App& app, int argc, const char* const* argv) {
   if (argc < 2 || argv[1][0] == '-') return;
@@ -82,6 +72,16 @@ int parse_and_act(int argc, const char* const* argv) {
 }
 
 }  // namespace
+
+std::string_view out_of_memory_text(std::string_view command) {
+  if (command == "generate")
+    return "out of memory: choose a smaller model, context (--kv-blocks) or weight type";
+  if (command == "replay")
+    return "out of memory: the call's numbers and pool do not fit, replay it on a larger machine "
+           "or "
+           "with fewer tokens";
+  return "out of memory: ask for less, or free some";
+}
 
 void note(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);

@@ -36,6 +36,9 @@ void note(std::string_view text);
 // unless all that was printed so far has arrived.
 void flush_output();
 
+// What to say when a command has run out of memory, with a way out that it has.
+std::string_view out_of_memory_text(std::string_view command);
+
 // Each adds one command with its flags to `app`, and sets `action` if the command line names it.
 void add_generate(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);

@@ -228,5 +228,13 @@ TEST(Program, ModelsThatAreNotThere) {
   EXPECT_NE(model.at("get").get<std::string>().find("smollm2"), std::string::npos);
 }
 
+// Each command has another way out.
+TEST(Program, OutOfMemoryNamesWhatTheCommandCanLeaveOut) {
+  EXPECT_NE(out_of_memory_text("generate").find("--kv-blocks"), std::string_view::npos);
+  for (const char* command : {"replay", "conformance", "mask"})
+    EXPECT_EQ(out_of_memory_text(command).find("model"), std::string_view::npos) << command;
+  EXPECT_NE(out_of_memory_text("replay").find("call"), std::string_view::npos);
+}
+
 }  // namespace
 }  // namespace fovea::app
