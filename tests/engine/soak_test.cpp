@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "exact.h"
 #include "soak_round.h"
 
 namespace fovea::engine {
@@ -15,6 +16,7 @@ namespace {
 using test::Dice;
 using test::fingerprint;
 using test::Interruption;
+using test::is_exact;  // if not, tokens are not compared: a request must only end
 using test::Logits;
 using test::Plan;
 using test::Planner;
@@ -23,11 +25,6 @@ using test::Round;
 using test::TemporaryFile;
 using test::TinyModel;
 using test::Track;
-
-// Products of float32 round alike for every number of rows where there is AVX-512. On older
-// machines oneDNN may pick another order of additions for another batch: then tokens are not
-// compared, and a request must only end.
-bool is_exact() { return Device::host().cpu_level >= CpuLevel::kAvx512; }
 
 template <class T>
 void expect_begins_with(const std::vector<T>& all, const std::vector<T>& begin) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exact.h"
 #include "requests.h"
 #include "tiny_model.h"
 
@@ -115,6 +116,21 @@ TEST_F(Steps, HeldBackTextComesAtTheEnd) {
   EXPECT_EQ(calls, std::vector<std::string>{whole});
 }
 
+// Log-probabilities to the bit, or to within the rounding of products that depend on their rows; of
+// two that are as likely then either may come first.
+void expect_alike(const Sample& given, const Sample& expected) {
+  if (test::is_exact()) {
+    EXPECT_EQ(given.top_logprobs, expected.top_logprobs);
+    return;
+  }
+  ASSERT_EQ(given.top_logprobs.size(), expected.top_logprobs.size());
+  for (std::size_t i = 0; i < given.top_logprobs.size(); ++i) {
+    ASSERT_EQ(given.top_logprobs[i].size(), expected.top_logprobs[i].size());
+    for (std::size_t k = 0; k < given.top_logprobs[i].size(); ++k)
+      EXPECT_NEAR(given.top_logprobs[i][k].second, expected.top_logprobs[i][k].second, 1e-4) << i;
+  }
+}
+
 TEST_F(Steps, DraftsChangeNothingButTheNumberOfSteps) {
   std::int64_t steps = engine_.statistics().steps;
   const auto steps_of = [&](const Request& request, Sample& out) {
@@ -136,7 +152,7 @@ TEST_F(Steps, DraftsChangeNothingButTheNumberOfSteps) {
       EXPECT_LT(fewer, plain_steps);
     }
     EXPECT_EQ(drafted.tokens, plain.tokens) << temperature;
-    EXPECT_EQ(drafted.top_logprobs, plain.top_logprobs) << temperature;
+    expect_alike(drafted, plain);
     EXPECT_EQ(drafted.text, plain.text);
   }
   const Statistics s = engine_.statistics();
