@@ -23,13 +23,13 @@ T parse_number(std::string_view flag, std::string_view text, T least) {
   const char* end = text.data() + text.size();
   T value{};
   if constexpr (std::is_integral_v<T>) {
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || rest != end || value < least || (least >= 0 && text.front() == '-'))
       throw UsageError(fmt::format("{}: '{}' is no whole number from {} to {}", flag, text, least,
                                    std::numeric_limits<T>::max()));
   } else {
     double wide = 0;
-    const auto [rest, error] = std::from_chars(text.data(), end, wide);
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), wide);
     value = static_cast<T>(wide);
     const bool is_number = rest == end && error != std::errc::invalid_argument;
     if (is_number && !is_written_as_zero(text) && value == 0)

@@ -216,7 +216,7 @@ bool admits_layer(const fovea::Row& row, const LayerSpec& layer) {
 
 LayerSpec plain_layer(const fovea::Row& row) {
   constexpr int kMaxTries = 10000;
-  const LayerSpec plainest = plainest_layer(row);
+  LayerSpec plainest = plainest_layer(row);
   if (row.exclusions.empty() || admits_layer(row, plainest)) return plainest;
   std::vector<std::pair<Field, std::vector<int>>> choices;
   for (const Field field : excluded_fields(row))
