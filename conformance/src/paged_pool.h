@@ -26,8 +26,7 @@ class PagedPool {
   std::int64_t slot(int request, int position) const;
   // Keys and values of one position, at the place in a copy of the pool at `base` that the call
   // says.
-  void write_cell(std::byte* base, const std::vector<Values>& values, int request,
-                  int position) const;
+  void write_cell(std::byte* base, const std::vector<Values>& all, int request, int position) const;
   const Memory& memory() const { return memory_; }
   const Memory& table() const { return table_; }
 

@@ -22,8 +22,8 @@ bool writes_cache(const AttentionBackend& backend) {
 }
 }  // namespace
 
-LayerSpec layer_spec(const Call& s) {
-  const Case& c = s.problem;
+LayerSpec layer_spec(const Call& call) {
+  const Case& c = call.problem;
   return {.name = "layer",
           .num_heads = c.num_heads,
           .num_kv_heads = c.num_kv_heads,
@@ -35,17 +35,17 @@ LayerSpec layer_spec(const Call& s) {
           .output_dtype = c.out_dtype,
           .kv_dtype = plain_kv_dtype(c.kv_dtype),
           .sliding_window = c.window,
-          .non_causal = s.non_causal || !c.causal,
-          .return_lse = s.return_lse,
-          .block_size = {s.block_size * s.kernel_blocks_per_manager_block},
-          .kernel_block_size = {s.block_size},
-          .layout = s.layout};
+          .non_causal = call.non_causal || !c.causal,
+          .return_lse = call.return_lse,
+          .block_size = {call.block_size * call.kernel_blocks_per_manager_block},
+          .kernel_block_size = {call.block_size},
+          .layout = call.layout};
 }
 
 PagedRun::PagedRun(const Call& call) : PagedRun(call, make_values(call)) {}
 
-PagedRun::PagedRun(const Call& call, std::vector<Values> values)
-    : call_(call), values_(std::move(values)), pool_(call_, values_) {}
+PagedRun::PagedRun(Call call, std::vector<Values> values)
+    : call_(std::move(call)), values_(std::move(values)), pool_(call_, values_) {}
 
 void PagedRun::fill_inputs(StepTensors& step) const {
   const Case& c = call_.problem;

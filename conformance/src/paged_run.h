@@ -59,7 +59,7 @@ class PagedRun {
   PagedRun& operator=(const PagedRun&) = delete;
   ~PagedRun() = default;
   // Other numbers: one entry for each request of the call.
-  PagedRun(const Call& call, std::vector<Values> values);
+  PagedRun(Call call, std::vector<Values> values);
 
   // The layer and the builder of another run of the same call, which may be running.
   void share(std::shared_ptr<const Served> served) {

@@ -7,10 +7,10 @@ namespace fovea::conformance {
 
 namespace {
 struct Shape {
-  DType dtype;
-  int tokens, heads, size;
-  Strided name;
-  Strides strides;
+  DType dtype = {};
+  int tokens = 0, heads = 0, size = 0;
+  Strided name = {};
+  Strides strides = {};
 };
 // Odd gaps behind heads and tokens, or heads outside tokens, if this is the tensor to be strided.
 TensorPlan tensor_plan(const Call& s, const Shape& shape) {

@@ -347,10 +347,10 @@ TEST(Conformance, tells_how_far_it_is) {
 }
 
 TEST(Conformance, for_a_time) {
-  const Report report = check_toy(ToyBackend(), {.cases = 1, .seconds = 0.5});
+  const Report report = check_toy(ToyBackend(), {.cases = 0, .seconds = 0.5});
   EXPECT_EQ(report.failed, 0) << messages(report);
   EXPECT_GE(report.seconds, 0.5);
-  EXPECT_GT(report.cases, 1);
+  EXPECT_GE(report.cases, 1);  // however slow the machine is
 }
 
 }  // namespace
