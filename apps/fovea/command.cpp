@@ -77,9 +77,8 @@ std::string_view out_of_memory_text(std::string_view command) {
   if (command == "generate")
     return "out of memory: choose a smaller model, context (--kv-blocks) or weight type";
   if (command == "replay")
-    return "out of memory: the call's numbers and pool do not fit, replay it on a larger machine "
-           "or "
-           "with fewer tokens";
+    return "out of memory: the call's numbers and pool do not fit, replay it with fewer tokens "
+           "or on a larger machine";
   return "out of memory: ask for less, or free some";
 }
 

@@ -18,10 +18,8 @@ constexpr int kLargestSize = 4096;
 
 bool contains(const Range& range, int value) { return value >= range.min && value <= range.max; }
 
-const Sizes& sizes_v(const fovea::Row& row) {
-  return row.head_sizes_v.empty() ? row.head_sizes : row.head_sizes_v;
-}
-
+// This and holds() are written from what the fields mean: the library's own answers are what is to
+// be proved.
 bool offers(const fovea::Row& row, const Term& term, int value) {
   switch (term.field) {
     case Field::kHeadSize:
@@ -122,6 +120,10 @@ Problem problem_of_asked(const Excluded& asked) {
   return p;
 }
 }  // namespace
+
+const Sizes& sizes_v(const fovea::Row& row) {
+  return row.head_sizes_v.empty() ? row.head_sizes : row.head_sizes_v;
+}
 
 bool runs_on(const fovea::Row& row, const Device& device) {
   return row.devices.type == DeviceType::kCpu && device.id.type == DeviceType::kCpu &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers made for a row: the plain one, and those that ask for one thing more.
+// What a row says, and layers made for it: the plain one, and those that ask for one thing more.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,9 @@ namespace fovea::conformance {
 
 // Whether a row's kernels run on a machine. Calls are in host memory, so none of a GPU do.
 bool runs_on(const fovea::Row& row, const Device& device);
+
+// Head sizes of values that the row admits: those of keys if it names no others.
+const Sizes& sizes_v(const fovea::Row& row);
 
 // A layer of sizes and types that a row offers and does not exclude, with nothing optional on. If
 // there is none, one that the row excludes.

@@ -163,8 +163,8 @@ class Kit {
     }
   }
 
-  // Every third call is asked for in another way too; who asks for batch invariance, gets nothing
-  // but calls that need it.
+  // Every third call is asked for in another way too; with batch invariance as the wish, every
+  // call, in a way that needs it.
   std::optional<Relation> choose_relation(std::uint64_t seed) const {
     const bool wants_invariance = options_.feature == Feature::kBatchInvariance;
     if (seed % 3 != 0 && !wants_invariance) return std::nullopt;

@@ -154,9 +154,6 @@ std::string answer(const AttentionBackend& backend, const Device& device, const 
   }
 }
 
-Sizes sizes_v(const fovea::Row& row) {
-  return row.head_sizes_v.empty() ? row.head_sizes : row.head_sizes_v;
-}
 }  // namespace
 
 Asked ask_for_undeclared(const AttentionBackend& backend, const Device& device) {
